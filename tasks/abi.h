@@ -160,7 +160,7 @@ typedef struct weft_tensor {
     uint32_t rows, cols; /* logical: x is m x k, W is n x k, PACKET m x k, PARTIAL splits*m x n, KV and TABLE: see attn */
     uint32_t weight;     /* in weights[], for ROLE_WEIGHT; else WEFT_NONE */
     uint32_t splits;     /* PARTIAL: number of splits, else 1 */
-    uint64_t offset;     /* in its arena, multiple of 1024 */
+    uint64_t offset;     /* in its arena, multiple of 1024 (PARTIAL: of 64, it may be one split of a larger buffer) */
     uint64_t bytes;      /* as laid out, padding included */
 } weft_tensor;
 WEFT_STATIC_ASSERT(sizeof(weft_tensor) == 48, "no padding");
@@ -173,9 +173,10 @@ typedef struct weft_weight {
     uint32_t a, b, gain; /* names: offsets in strings, or WEFT_NONE */
     uint64_t seed;
     float scale; /* seeded values are uniform in [-scale, scale) */
+    uint32_t row0, col0; /* the tensor is a slice: its (0, 0) is (row0, col0) of the whole packed matrix; multiples of 16, 64 */
     uint32_t pad;
 } weft_weight;
-WEFT_STATIC_ASSERT(sizeof(weft_weight) == 32, "no padding");
+WEFT_STATIC_ASSERT(sizeof(weft_weight) == 40, "no padding");
 
 /* An op: everything that its tasks share. Tensor fields are indices into tensors[], or WEFT_NONE. */
 typedef struct weft_op {
