@@ -363,8 +363,10 @@ typedef struct weft_queue_rt {
     uint64_t ready0;     /* push: uint32_t[n_ready0], tasks that wait for nothing */
     uint32_t n_task, n_ready0, ring_mask, n_counter;
     uint64_t words[WEFT_MAX_DEVICES];     /* [d]: weft_line[] of device d's counters in this variant */
-    uint64_t heads;      /* weft_line[2]: head and tail of this variant's ring */
-    uint64_t pad;
+    uint64_t heads;      /* weft_line[2 * n_ring]: head and tail of each of this variant's rings */
+    uint64_t ring_of;    /* steal (by worker), priority (by rank): uint16_t[n_task], the ring that a task goes to; push: 0 */
+    uint32_t n_ring;     /* rings of ring_mask + 1 packets each, one after another; push: 1 */
+    uint32_t pad;
 } weft_queue_rt;
 
 #define WEFT_MAX_VARIANTS 16u
@@ -384,6 +386,8 @@ typedef struct weft_dev {
     uint64_t trace_n;   /* weft_line[n_worker]: records written, saturating */
     uint64_t trace_clock; /* weft_trace_clock[n_worker] */
     uint64_t max_steps; /* leave after this many steps (--oneshot); 0: until told */
+    uint64_t root[WEFT_MAX_DEVICES]; /* [d]: weft_dev of device d; push: a producer walks its consumer's lists */
+    uint64_t running;   /* weft_line[n_worker]: task whose body runs, WEFT_NONE between tasks; for the host's report */
     weft_queue_rt queue[WEFT_MAX_VARIANTS];
 } weft_dev;
 

@@ -18,10 +18,13 @@
     X(WEFT_ECUDA,          -11,   3,  "CUDA error")                                     \
     X(WEFT_EUNSUPPORTED,   -12,   5,  "not supported")
 
+#ifndef WEFT_STATUS_ENUM /* weft.h, which stands alone when installed, has the same enum */
+#define WEFT_STATUS_ENUM
 enum weft_status {
 #define WEFT_STATUS(name, code, exit, text) name = code,
     WEFT_STATUS_LIST(WEFT_STATUS)
 #undef WEFT_STATUS
 };
+#endif
 
 #endif
