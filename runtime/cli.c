@@ -11,7 +11,9 @@ static const struct {
 } verbs[] = {
     {"topo", weft__cli_topo, "what this machine offers: cores, GPUs, and the device specs that fit"},
 };
-enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+enum {
+    N_VERBS = sizeof verbs / sizeof verbs[0]
+};
 
 static void print_usage(FILE *to)
 {
@@ -20,8 +22,9 @@ static void print_usage(FILE *to)
                 "verbs (weft VERB --help lists the options of each):\n");
     for (int i = 0; i < N_VERBS; i++)
         fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].text);
-    fprintf(to, "\nexit codes: 0 ok, 1 wrong result, 2 usage, 3 not possible on this machine, 4 stopped by the watchdog,\n"
-                "            5 bad input file\n");
+    fprintf(to,
+            "\nexit codes: 0 ok, 1 wrong result, 2 usage, 3 not possible on this machine, 4 stopped by the watchdog,\n"
+            "            5 bad input file\n");
 }
 
 int main(int argc, char **argv)

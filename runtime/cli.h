@@ -15,8 +15,14 @@ typedef struct weft__option { /* one row of a verb's option table */
     const char *name;         /* "--batch" */
     const char *value;        /* what its value is called in the help text; NULL: a flag */
     const char *help;
-    enum { WEFT_OPT_FLAG, WEFT_OPT_TEXT, WEFT_OPT_U32, WEFT_OPT_U64, WEFT_OPT_F64 } type;
-    void *out; /* bool, const char *, uint32_t, uint64_t, double */
+    enum {
+        WEFT_OPT_FLAG,
+        WEFT_OPT_TEXT,
+        WEFT_OPT_U32,
+        WEFT_OPT_U64,
+        WEFT_OPT_F64
+    } type;
+    void *out;       /* bool, const char *, uint32_t, uint64_t, double */
     double min, max; /* bounds of numbers, both included; no bound where max is 0 */
 } weft__option;
 

@@ -80,8 +80,8 @@ int weft__cli_topo(int argc, char **argv)
         {"--json", NULL, "one JSON object", WEFT_OPT_FLAG, &json, 0, 0},
         {0},
     };
-    int status = weft__options(argc, argv, table, "weft topo [options]",
-                               "Shows what this machine offers to weft.", NULL, NULL);
+    int status = weft__options(argc, argv, table, "weft topo [options]", "Shows what this machine offers to weft.",
+                               NULL, NULL);
     if (status == -1) return 0;
     topo t = {0};
     if (!status) status = read_topology(synthetic, &t);

@@ -1,0 +1,38 @@
+# The four commands. CMake does the work: `cmake --list-presets` shows the builds, CONTRIBUTING.md the rest.
+PRESET ?= release
+BUILD := build/$(PRESET)
+JOBS := $(shell nproc)
+
+.PHONY: all run test bench format format-check clean
+all: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS) -- --quiet
+
+$(BUILD)/build.ninja: | setup
+	@echo "configuring $(BUILD)"
+	@cmake --preset $(PRESET) > /dev/null
+
+.PHONY: setup
+setup:
+	@cmake/setup.sh
+
+# A real model's MLP blocks on two devices, under every strategy, checked against float64; as a table.
+run: all
+	@model=$$(cmake/model.sh) && $(BUILD)/weft tour $${model:+--model "$$model"}
+
+test: all
+	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
+
+bench: all
+	@$(BUILD)/weft bench plan
+	@$(BUILD)/weft bench gemm
+	@$(BUILD)/weft bench queue
+
+SOURCES = $(shell git ls-files '*.h' '*.c' '*.cpp' '*.cu' '*.cuh')
+format:
+	@clang-format -i $(SOURCES)
+
+format-check:
+	@clang-format --dry-run --Werror $(SOURCES)
+
+clean:
+	rm -rf build

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Installs the Debian packages that building weft needs and that are missing; says nothing where all are there.
+# usage: cmake/setup.sh [PACKAGE...]    (further packages: what CI needs beyond a build)
+set -eu
+packages="build-essential cmake ninja-build pkg-config git ca-certificates
+          libjansson-dev libhwloc-dev libxxhash-dev libgtest-dev python3-venv $*"
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "setup: no dpkg here; weft needs CMake >= 3.25, Ninja, a C11 and C++17 compiler, GoogleTest, and the headers of"
+    echo "setup: jansson, hwloc and xxHash. Going on: CMake says what is missing (docs/dependencies.md)."
+    exit 0
+fi
+missing=""
+for package in $packages; do
+    case "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)" in
+    *" installed") ;;
+    *) missing="$missing $package" ;;
+    esac
+done
+[ -z "$missing" ] && exit 0
+
+sudo=""
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null 2>&1 || { echo "setup: as root, please: apt-get install$missing" >&2; exit 3; }
+    sudo="sudo"
+fi
+echo "setup: installing what is missing:"
+echo "+ $sudo apt-get update && $sudo apt-get install -y --no-install-recommends$missing"
+$sudo apt-get update -q >/dev/null
+# shellcheck disable=SC2086
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null
