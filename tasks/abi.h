@@ -378,6 +378,7 @@ typedef struct weft_dev {
     uint32_t in_flight; /* weight pages in flight a worker; 0: as many as the ring holds */
     uint32_t trace_cap; /* records a worker; 0: no trace */
     uint64_t ops;       /* weft_op_rt[] */
+    uint64_t roots[WEFT_MAX_DEVICES]; /* [d]: weft_dev of device d */
     uint64_t ctl[WEFT_MAX_DEVICES]; /* [d]: weft_ctl of device d */
     uint64_t work[WEFT_MAX_DEVICES]; /* [d]: work arena of device d */
     uint64_t peers;     /* bit d: this device writes to d (itself included): they gate its steps */

@@ -1,0 +1,161 @@
+// cta.cuh: one worker on a GPU: its shared memory, its roles' hand-overs, and how any wait in it ends.
+//
+// A CTA has twelve warps. Warps 0..3 (few registers) are the roles; warps 4..11 compute (two warpgroups).
+//
+//   fetcher (0) --slot_full--> loader (1) --full[page]--> consumers (4..11) --slot_done--> signaler (3)
+//                         \--> waiter (2) --ready--------/
+//   pages come back by empty[page] (consumers -> loader), slots by slot_free (loader, waiter, signaler -> fetcher).
+//
+//   shared memory   page[0..11]   12 x 16 KB   the ring: weights (streaming), weights and x (wide), K and V (attention)
+//                   scratch       20 KB        partial sums of the consumer warps on their way to one result
+//                   slot[0..7]                 descriptors, ops and times of the next eight tasks
+//                   step[0..15]                heads of the steps that those tasks belong to
+//                   barriers
+//
+// Every wait of a role is bounded: mbarrier waits look at `leave`, polls of global words look at ctl.abort, the host's
+// abort word and the deadline. The first who gives up writes the report; then all roles of all workers leave.
+#ifndef WEFT_CTA_CUH
+#define WEFT_CTA_CUH
+
+#include "../tasks/abi.h"
+#include "../tasks/layout.h"
+#include "../tasks/seed.h"
+#include "ptx.cuh"
+
+constexpr uint32_t PAGES = 12;
+constexpr uint32_t SLOTS = 8;
+constexpr uint32_t STEPS = 16;
+constexpr uint32_t CONSUMER_WARPS = 8;
+constexpr uint32_t CONSUMERS = CONSUMER_WARPS * 32;
+constexpr uint32_t CTA_THREADS = 128 + CONSUMERS;
+constexpr uint32_t SCRATCH_BYTES = 20480;
+constexpr uint32_t READY_ALL = 0xffffffffu;
+
+enum slot_flag : uint32_t {
+    SLOT_FIRST = 1, // first of a step on this worker: the waiter passes the step gate
+    SLOT_LAST = 2,  // last of a step on this worker: the signaler reports it done
+    SLOT_EXIT = 4,  // leave
+    SLOT_EMPTY = 8  // no task
+};
+
+struct weft_slot {
+    weft_task task;
+    weft_op_rt op;
+    uint32_t id, flags, step; // step: index in cta_smem.step
+    uint32_t ready;           // K chunks below this one may be read; READY_ALL: every wait has held
+    uint64_t t_pop, t_ready, t_start, t_end;
+};
+
+struct cta_smem {
+    alignas(1024) uint8_t page[PAGES][WEFT_PAGE_BYTES];
+    alignas(1024) uint8_t scratch[SCRATCH_BYTES];
+    alignas(16) weft_slot slot[SLOTS];
+    weft_step_head step[STEPS];
+    uint64_t full[PAGES], empty[PAGES];
+    uint64_t slot_full[SLOTS], slot_done[SLOTS], slot_free[SLOTS];
+    uint32_t leave;
+};
+static_assert(sizeof(cta_smem) <= 232448 - 1024, "fits beside the alignment slack");
+
+struct cta { // what every thread of a worker knows
+    const weft_dev *dev;
+    weft_ctl *ctl; // of its own device
+    cta_smem *sm;
+    uint32_t device, worker;
+};
+
+WEFT_DEV weft_ctl *peer_ctl(const cta &c, uint32_t d) { return (weft_ctl *)c.dev->ctl[d]; }
+WEFT_DEV weft_mailbox *mailbox(const cta &c) { return (weft_mailbox *)c.dev->mailbox; }
+WEFT_DEV uint32_t *counter_word(const weft_queue_rt &q, uint32_t device, uint32_t counter)
+{
+    return &((weft_line *)q.words[device])[counter].value;
+}
+WEFT_DEV const weft_step_head &step_of(const cta &c, const weft_slot &s) { return c.sm->step[s.step]; }
+WEFT_DEV const weft_queue_rt &queue_of(const cta &c, const weft_slot &s) { return c.dev->queue[step_of(c, s).variant]; }
+
+// ----------------------------------------------------------------------------------------------- how a wait ends
+
+struct stall { // what a wait would report
+    uint32_t cause, task, counter, expected, seen;
+};
+
+// Sets the abort words of all devices; the first of all callers also writes the report.
+static __device__ __noinline__ void give_up(const cta &c, uint32_t step, const stall &w, uint64_t waited_ns)
+{
+    sts_relaxed(&c.sm->leave, 1);
+    if (weft_atom_cas_acq_rel_sys(&peer_ctl(c, 0)->abort.value, 0, w.cause) == 0) {
+        weft_report *r = &mailbox(c)->report;
+        r->cause = w.cause, r->device = c.device, r->worker = c.worker, r->step = step;
+        r->task = w.task, r->counter = w.counter, r->expected = w.expected, r->seen = w.seen;
+        r->waited_ns = waited_ns;
+        weft_st_release_sys(&mailbox(c)->abort.value, w.cause); // host: acquires in engine.c before it reads the report
+    }
+    for (uint32_t d = 0; d < c.dev->n_device; d++) weft_st_relaxed_sys(&peer_ctl(c, d)->abort.value, w.cause);
+}
+
+// A poll of a global word that has failed. Call keep_polling after each failure; false: leave at once.
+struct poll {
+    uint64_t since = 0;
+    uint32_t n = 0;
+};
+
+static __device__ __noinline__ bool poll_slow(const cta &c, poll &p, const weft_step_head &step, const stall &w)
+{
+    if (lds_relaxed(&c.sm->leave)) return false;
+    if (weft_ld_relaxed_sys(&c.ctl->abort.value) != 0) {
+        sts_relaxed(&c.sm->leave, 1);
+        return false;
+    }
+    uint64_t now = clock_ns();
+    if (p.since == 0) p.since = now;
+    if (p.n % 4096 == 0 && weft_ld_relaxed_sys(&mailbox(c)->abort_request.value) != 0) {
+        give_up(c, step.seq, {WEFT_ABORT_HOST, w.task, w.counter, w.expected, w.seen}, now - p.since);
+        return false;
+    }
+    if (step.deadline_us != 0 && now - p.since > (uint64_t)step.deadline_us * 1000) {
+        give_up(c, step.seq, w, now - p.since);
+        return false;
+    }
+    return true;
+}
+
+WEFT_DEV bool keep_polling(const cta &c, poll &p, const weft_step_head &step, const stall &w)
+{
+    return (++p.n % 64 != 0) || poll_slow(c, p, step, w);
+}
+
+// Waits for a hand-over inside the CTA; false: leave. These waits end because the party that they wait for polls.
+WEFT_DEV bool await(const cta &c, uint64_t *bar, uint32_t parity)
+{
+    while (!mbar_try_wait(bar, parity))
+        if (lds_relaxed(&c.sm->leave)) return false;
+    return true;
+}
+
+// Parity of use `n` (from 0) of a barrier, as its waiter sees it, and whether a slot or page is free for that use.
+WEFT_DEV uint32_t slot_parity(uint32_t n) { return (n / SLOTS) & 1; }
+WEFT_DEV uint32_t page_parity(uint32_t n) { return (n / PAGES) & 1; }
+WEFT_DEV bool await_free(const cta &c, uint64_t *bar, uint32_t n, uint32_t ring)
+{
+    return n < ring || await(c, bar, (n / ring - 1) & 1);
+}
+
+// Consumers and loader: K chunk `chunk` of the task's input may be read.
+WEFT_DEV bool await_ready(const cta &c, weft_slot &s, uint32_t chunk)
+{
+    while (lds_acquire(&s.ready) <= chunk)
+        if (lds_relaxed(&c.sm->leave)) return false;
+    return true;
+}
+WEFT_DEV bool await_all(const cta &c, weft_slot &s) { return await_ready(c, s, READY_ALL - 1); }
+
+WEFT_DEV void consumer_sync(void) { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMERS) : "memory"); }
+
+// Consumer: one page is read.
+WEFT_DEV void release_page(cta_smem *sm, uint32_t it)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) mbar_arrive(&sm->empty[it % PAGES]);
+}
+
+#endif
