@@ -34,7 +34,7 @@ typedef struct weft__image {
     void *owned; /* freed by close; NULL if the caller owns the bytes */
 } weft__image;
 
-/* Checks `size` bytes (8-byte aligned) and fills the view. `name` stands in messages (a file name or "image"). The bytes
+/* Checks `size` bytes (16-byte aligned) and fills the view. `name` stands in messages (a file name or "image"). The bytes
  * stay the caller's and must outlive the view.                                                                        */
 int weft__image_open(const void *bytes, uint64_t size, const char *name, weft__image *out);
 
