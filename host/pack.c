@@ -1,0 +1,203 @@
+/* pack.c: see pack.h. */
+#include "pack.h"
+
+#include "../tasks/half.h"
+#include "../tasks/layout.h"
+#include "error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weft__weight weft__weight_of_graph(const weft__gtensor *t)
+{
+    return (weft__weight){.name = t->name, .rows = t->rows, .cols = t->cols, .dtype = t->dtype, .source = t->source};
+}
+
+static const char *string_or_null(const weft__image *img, uint32_t offset)
+{
+    return offset == WEFT_NONE ? NULL : weft__image_string(img, offset);
+}
+
+weft__weight weft__weight_of_image(const weft__image *img, uint32_t tensor)
+{
+    const weft_tensor *t = &img->tensors[tensor];
+    const weft_weight *w = &img->weights[t->weight];
+    return (weft__weight){
+        .name = weft__image_string(img, t->name),
+        .rows = t->rows,
+        .cols = t->cols,
+        .row0 = w->row0,
+        .col0 = w->col0,
+        .dtype = t->dtype,
+        .source = {w->fill, string_or_null(img, w->a), string_or_null(img, w->b), string_or_null(img, w->gain), w->seed,
+                   w->scale},
+    };
+}
+
+static void round_row(uint32_t dtype, uint32_t n, float *v)
+{
+    if (dtype == WEFT_BF16) {
+        for (uint32_t i = 0; i < n; i++)
+            v[i] = weft_bf16_to_f32(weft_f32_to_bf16(v[i]));
+    } else if (dtype == WEFT_FP16) {
+        for (uint32_t i = 0; i < n; i++)
+            v[i] = weft_fp16_to_f32(weft_f32_to_fp16(v[i]));
+    }
+}
+
+/* Scratch: one row of the model's tensor, then the gain. */
+uint64_t weft__weight_scratch(const weft__weight *w) { return ((uint64_t)w->col0 + w->cols) * 2; }
+
+static int check_shape(const weft__weight *w, const weft__weight_reader *reader, const char *tensor, uint32_t *rows,
+                       uint32_t *cols)
+{
+    if (!reader)
+        return weft__fail(WEFT_EUSAGE, "weight %s: needs the model's tensor %s, but no model was given", w->name,
+                          tensor);
+    if (reader->shape(reader->user, tensor, rows, cols))
+        return weft__fail(WEFT_EFILE, "weight %s: the model has no usable tensor %s", w->name, tensor);
+    if ((uint64_t)w->col0 + w->cols > *cols)
+        return weft__fail(WEFT_EFILE, "weight %s: tensor %s has %u columns, %u needed", w->name, tensor, *cols,
+                          w->col0 + w->cols);
+    return 0;
+}
+
+/* The named tensors' rows, which alternate in eights where there are two; *limit: rows that each has. */
+static int check_model(const weft__weight *w, const weft__weight_reader *reader, uint32_t *limit, uint32_t *cols)
+{
+    const weft__source *s = &w->source;
+    uint32_t other_rows, other_cols;
+    if (!s->a) return weft__fail(WEFT_EUSAGE, "weight %s: no tensor is named", w->name);
+    int status = check_shape(w, reader, s->a, limit, cols);
+    if (status || !s->b) return status;
+    status = check_shape(w, reader, s->b, &other_rows, &other_cols);
+    if (!status && (other_rows != *limit || other_cols != *cols))
+        status = weft__fail(WEFT_EFILE, "weight %s: tensors %s and %s differ in shape", w->name, s->a, s->b);
+    return status;
+}
+
+/* Which tensor holds packed row r, and at which of its rows. */
+static const char *row_source(const weft__source *s, uint32_t r, uint32_t *row)
+{
+    if (!s->b) {
+        *row = r;
+        return s->a;
+    }
+    *row = r / 16 * 8 + r % 8;
+    return r % 16 < 8 ? s->a : s->b;
+}
+
+static int read_gain(const weft__weight *w, const weft__weight_reader *reader, uint32_t cols, float *gain, float *dst)
+{
+    uint32_t rows, gain_cols;
+    int status = check_shape(w, reader, w->source.gain, &rows, &gain_cols);
+    if (status) return status;
+    if (rows != 1 || gain_cols != cols)
+        return weft__fail(WEFT_EFILE, "weight %s: gain %s is %u x %u, expected 1 x %u", w->name, w->source.gain, rows,
+                          gain_cols, cols);
+    status = reader->rows(reader->user, w->source.gain, 0, 1, gain);
+    if (!status) memcpy(dst, gain + w->col0, w->cols * sizeof *dst);
+    return status;
+}
+
+static int model_rows(const weft__weight *w, const weft__weight_reader *reader, uint32_t row, uint32_t n,
+                      float *scratch, float *dst)
+{
+    uint32_t limit, cols, source_row;
+    int status = check_model(w, reader, &limit, &cols);
+    if (status) return status;
+    /* Rows are read whole; a slice of columns (or a tensor wider than the weight) goes through a buffer of its own. */
+    float *whole = cols == w->cols ? NULL : malloc((size_t)cols * sizeof *whole), *gain = scratch + w->col0 + w->cols;
+    if (cols != w->cols && !whole) return weft__fail(WEFT_ENOMEM, "weight %s: a row of %u values", w->name, cols);
+    if (w->source.gain) status = read_gain(w, reader, cols, whole ? whole : scratch, gain);
+    for (uint32_t i = 0; i < n && !status; i++, dst += w->cols) {
+        const char *tensor = row_source(&w->source, w->row0 + row + i, &source_row);
+        if (source_row >= limit) {
+            memset(dst, 0, w->cols * sizeof *dst);
+            continue;
+        }
+        status = reader->rows(reader->user, tensor, source_row, 1, whole ? whole : dst);
+        if (whole) memcpy(dst, whole + w->col0, w->cols * sizeof *dst);
+        for (uint32_t c = 0; w->source.gain && c < w->cols; c++)
+            dst[c] *= gain[c];
+        round_row(w->dtype, w->cols, dst);
+    }
+    free(whole);
+    return status;
+}
+
+int weft__weight_rows(const weft__weight *w, const weft__weight_reader *reader, uint32_t row, uint32_t n,
+                      float *scratch, float *dst)
+{
+    if (row > w->rows || n > w->rows - row)
+        return weft__fail(WEFT_EUSAGE, "weight %s: rows %u + %u of %u", w->name, row, n, w->rows);
+    if (w->source.fill == WEFT_FILL_MODEL) return model_rows(w, reader, row, n, scratch, dst);
+    for (uint32_t i = 0; i < n; i++, dst += w->cols) {
+        for (uint32_t c = 0; c < w->cols; c++)
+            dst[c] = weft_seeded(w->source.seed, w->row0 + row + i, w->col0 + c, w->source.scale);
+        round_row(w->dtype, w->cols, dst);
+    }
+    return 0;
+}
+
+/* One row of values (already rounded) into its places in the atoms of its group. */
+static void place_row(const float *v, uint32_t dtype, uint32_t cols, uint32_t r, uint8_t *group)
+{
+    for (uint32_t c = 0; c < cols; c += 8) {
+        uint16_t chunk[8] = {0};
+        uint32_t n = cols - c < 8 ? cols - c : 8;
+        for (uint32_t i = 0; i < n; i++)
+            chunk[i] = weft_f32_to_half(dtype, v[c + i]);
+        memcpy(group + (uint64_t)(c / 64) * WEFT_ATOM_BYTES + weft_atom_byte(r, c % 64), chunk, sizeof chunk);
+    }
+}
+
+int weft__pack_atoms(const weft__weight *w, const weft__weight_reader *reader, uint32_t group, uint32_t n, void *dst)
+{
+    uint64_t group_bytes = (uint64_t)weft_div_up(w->cols, 64) * WEFT_ATOM_BYTES, scratch = weft__weight_scratch(w);
+    if (w->dtype != WEFT_BF16 && w->dtype != WEFT_FP16)
+        return weft__fail(WEFT_EUNSUPPORTED, "weight %s: ATOM layout of element type %u", w->name, w->dtype);
+    float *values = malloc((scratch + 16ull * w->cols) * sizeof *values);
+    if (!values) return weft__fail(WEFT_ENOMEM, "weight %s: 16 rows of %u values", w->name, w->cols);
+    memset(dst, 0, n * group_bytes);
+    int status = 0;
+    for (uint32_t g = group; g < group + n && !status; g++) {
+        uint32_t rows = g * 16 >= w->rows ? 0 : w->rows - g * 16 < 16 ? w->rows - g * 16 : 16;
+        status = weft__weight_rows(w, reader, g * 16, rows, values, values + scratch);
+        for (uint32_t r = 0; r < rows && !status; r++)
+            place_row(values + scratch + (uint64_t)r * w->cols, w->dtype, w->cols, r,
+                      (uint8_t *)dst + (g - group) * group_bytes);
+    }
+    free(values);
+    return status;
+}
+
+static int pack_plain(const weft__weight *w, const weft__weight_reader *reader, uint8_t *dst)
+{
+    uint64_t scratch = weft__weight_scratch(w);
+    float *values = malloc((scratch + w->cols) * sizeof *values), *row = values + scratch;
+    if (!values) return weft__fail(WEFT_ENOMEM, "weight %s: a row of %u values", w->name, w->cols);
+    int status = 0;
+    for (uint32_t r = 0; r < w->rows && !status; r++) {
+        status = weft__weight_rows(w, reader, r, 1, values, row);
+        if (w->dtype == WEFT_FP32) {
+            memcpy(dst + (uint64_t)r * w->cols * 4, row, w->cols * 4ull);
+            continue;
+        }
+        for (uint32_t c = 0; c < w->cols; c++) {
+            uint16_t h = weft_f32_to_half(w->dtype, row[c]);
+            memcpy(dst + ((uint64_t)r * w->cols + c) * 2, &h, 2);
+        }
+    }
+    free(values);
+    return status;
+}
+
+int weft__pack_tensor(const weft__image *img, uint32_t tensor, const weft__weight_reader *reader, void *dst)
+{
+    const weft_tensor *t = &img->tensors[tensor];
+    weft__weight w = weft__weight_of_image(img, tensor);
+    if (t->layout == WEFT_LAYOUT_ATOM) return weft__pack_atoms(&w, reader, 0, weft_div_up(t->rows, 16), dst);
+    if (t->layout != WEFT_LAYOUT_ROW) return weft__fail(WEFT_EUNSUPPORTED, "weight %s: layout %u", w.name, t->layout);
+    return pack_plain(&w, reader, dst);
+}
