@@ -1,0 +1,57 @@
+/* attn.h: attention over a paged KV cache: memory layout, units of work, partials. C11, C++ and CUDA.
+ *
+ * Sequences s = 0 .. n_seq-1 of the step's payload (weft_step_attn), kv_len[s] tokens each, the present one included.
+ * param[] of the ops (enum weft_attn_param): heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages. Query heads
+ * h * hpk .. + hpk (hpk = heads / kv_heads) share KV head h. head_dim is a multiple of 64; page_tokens is 64.
+ *
+ *   q     (op.x)    ROW, [sequence][heads * head_dim], 16-bit
+ *   KV    (op.w)    pages. Page p of KV head h: K at byte ((p * kv_heads + h) * 2 + 0) * page bytes, V at ... + 1.
+ *                   A page holds 64 tokens: [head_dim/64][64 tokens][128 bytes]; 16-byte chunk c of a token's 128 bytes stands
+ *                   at c ^ (token & 7). head_dim 128: 16 KB, two boxes of 8 KB in 128-byte swizzle
+ *   table (op.aux)  u32 [sequence][max_pages]: the page of tokens 64*i .. of a sequence
+ *   partials        fp32, unit u = (s * kv_heads + h) * max_blocks + block: m[hpk], l[hpk], o[hpk][head_dim], where
+ *                   m = max of score * log2(e) / sqrt(head_dim), l = sum of 2^(. - m), o = sum of 2^(. - m) * v
+ *   out   (ATTN_COMBINE) [sequence][heads * head_dim], in its own layout
+ *
+ * A unit is (sequence, KV head, block of 512 tokens at absolute positions), numbered in that order. Units are dealt out by
+ * tokens: unit u begins at first(u) in the running total of the tokens of all units; share i of n takes those with
+ * i*T/n <= first(u) < (i+1)*T/n (64-bit integers, T the total). So every unit has one owner, whatever n.             */
+#ifndef WEFT_TASKS_ATTN_H
+#define WEFT_TASKS_ATTN_H
+
+#include "layout.h"
+
+#define WEFT_ATTN_BLOCK 512u
+#define WEFT_ATTN_PAGE 64u
+
+enum weft_attn_param {
+    WEFT_ATTN_HEADS = 0,
+    WEFT_ATTN_KV_HEADS = 1,
+    WEFT_ATTN_HEAD_DIM = 2,
+    WEFT_ATTN_PAGE_TOKENS = 3,
+    WEFT_ATTN_MAX_BLOCKS = 4,
+    WEFT_ATTN_MAX_PAGES = 5
+};
+
+WEFT_HD uint64_t weft_attn_page_bytes(uint32_t head_dim) { return (uint64_t)head_dim * WEFT_ATTN_PAGE * 2; }
+
+/* Byte of K's page (v = 0) or V's (v = 1) of `page` and KV head h. */
+WEFT_HD uint64_t weft_attn_page_offset(uint32_t kv_heads, uint32_t head_dim, uint32_t page, uint32_t h, uint32_t v)
+{
+    return (((uint64_t)page * kv_heads + h) * 2 + v) * weft_attn_page_bytes(head_dim);
+}
+
+/* Byte in a page of element d of `token` (0 .. 63). */
+WEFT_HD uint32_t weft_attn_element(uint32_t token, uint32_t d)
+{
+    return ((d / 64) * WEFT_ATTN_PAGE + token) * 128 + (((d % 64 / 8) ^ (token & 7)) * 16) + (d % 8) * 2;
+}
+
+/* Floats of one unit's partial, and where the unit's begin. */
+WEFT_HD uint64_t weft_attn_unit_floats(uint32_t hpk, uint32_t head_dim) { return (uint64_t)hpk * (head_dim + 2); }
+WEFT_HD uint64_t weft_attn_unit(uint32_t kv_heads, uint32_t max_blocks, uint32_t s, uint32_t h, uint32_t block)
+{
+    return ((uint64_t)s * kv_heads + h) * max_blocks + block;
+}
+
+#endif
