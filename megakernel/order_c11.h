@@ -7,6 +7,9 @@
 
 #include <stdint.h>
 
+typedef uint32_t weft_w32; /* a word that several threads share */
+typedef uint64_t weft_w64;
+
 #define WEFT_ORDER_SCOPED(scope)                                                                                        \
     static inline uint32_t weft_ld_relaxed_##scope(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }  \
     static inline uint32_t weft_ld_acquire_##scope(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }  \

@@ -387,7 +387,6 @@ typedef struct weft_dev {
     uint64_t trace_n;   /* weft_line[n_worker]: records written, saturating */
     uint64_t trace_clock; /* weft_trace_clock[n_worker] */
     uint64_t max_steps; /* leave after this many steps (--oneshot); 0: until told */
-    uint64_t root[WEFT_MAX_DEVICES]; /* [d]: weft_dev of device d; push: a producer walks its consumer's lists */
     uint64_t running;   /* weft_line[n_worker]: task whose body runs, WEFT_NONE between tasks; for the host's report */
     weft_queue_rt queue[WEFT_MAX_VARIANTS];
 } weft_dev;

@@ -1,0 +1,108 @@
+/* protocol.h: what workers and host do to shared words, one function a step of the protocol.
+ *
+ * Enters: pointers to shared words (weft_w32, weft_w64) from an order header included before: order_c11.h for emulated
+ * devices and the host, a test's own for model checking. The CUDA kernel keeps to the same steps in PTX. docs/protocol.md
+ * lists each release with its acquire, and what breaks when one is weakened.
+ * All counts are free-running 32-bit numbers, compared by modular difference.                                          */
+#ifndef WEFT_MEGAKERNEL_PROTOCOL_H
+#define WEFT_MEGAKERNEL_PROTOCOL_H
+
+#include <stdint.h>
+
+/* -------------------------------------------------------------------------------------------------------- counters */
+
+static inline uint32_t weft_target(uint32_t base, uint32_t uses, uint32_t lag, uint32_t arrivals)
+{
+    return base + (uses - lag) * arrivals;
+}
+
+/* A producer's arrival: its outputs are written before. Pairs with weft_counter_ready. */
+static inline void weft_signal_counter(weft_w32 *word) { weft_red_release_sys(word, 1); }
+
+/* Polled by a consumer; once true, it may read what all producers wrote. Only the last look pays for an acquire. */
+static inline int weft_counter_ready(const weft_w32 *word, uint32_t target, uint32_t *seen)
+{
+    *seen = weft_ld_relaxed_sys(word);
+    if (!weft_reached(*seen, target)) return 0;
+    *seen = weft_ld_acquire_sys(word); /* pairs with weft_signal_counter */
+    return 1;
+}
+
+/* Push family: an arrival that tells whether it was the last one. The last arriver has acquired what all others wrote, and
+ * hands it on with what it does next (weft_arrive on a pending word, weft_ring_push).                                  */
+static inline int weft_arrive(weft_w32 *word, uint32_t target) { return weft_atom_add_acq_rel_sys(word, 1) + 1 == target; }
+
+/* --------------------------------------------------------------------------------------------------------- packets */
+
+static inline uint64_t weft_packet(uint32_t data, uint32_t tag) { return data | (uint64_t)tag << 32; }
+
+/* Data and readiness travel in one word, so nothing needs ordering; reuse is ordered by the step gate. */
+static inline void weft_packet_put(weft_w64 *p, uint32_t data, uint32_t tag) { weft_st_relaxed_b64_sys(p, weft_packet(data, tag)); }
+
+/* 1: *data is this step's. 0: not yet. -1: from a step that has not begun. */
+static inline int weft_packet_poll(const weft_w64 *p, uint32_t tag, uint32_t *data)
+{
+    uint64_t v = weft_ld_relaxed_b64_sys(p);
+    int32_t ahead = (int32_t)((uint32_t)(v >> 32) - tag);
+    *data = (uint32_t)v;
+    return ahead == 0 ? 1 : ahead < 0 ? 0 : -1;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- rings
+ * Slots are packets (task, ticket): a slot holds ticket t once its upper half is t. A ring holds all tasks of its device, and
+ * a step's tasks are all taken before the next step pushes, so a slot is never written before it was read.              */
+
+static inline void weft_ring_push(weft_w32 *tail, weft_w64 *ring, uint32_t mask, uint32_t task)
+{
+    uint32_t ticket = weft_atom_add_relaxed_sys(tail, 1);
+    weft_st_release_b64_sys(&ring[ticket & mask], weft_packet(task, ticket)); /* pairs with weft_ring_poll, _try_pop */
+}
+
+/* push: has the task of `ticket` (taken by an atomic add on head) been pushed? */
+static inline int weft_ring_poll(const weft_w64 *ring, uint32_t mask, uint32_t ticket, uint32_t *task)
+{
+    const weft_w64 *slot = &ring[ticket & mask];
+    if ((uint32_t)(weft_ld_relaxed_b64_sys(slot) >> 32) != ticket) return 0;
+    *task = (uint32_t)weft_ld_acquire_b64_sys(slot); /* pairs with weft_ring_push */
+    return 1;
+}
+
+/* steal, priority: takes a task if there is one. Nobody holds a place in these rings, so an idle worker may look at the next.
+ * *head is what was seen; a pop that lost its race returns 0 and is tried again by the caller's loop.                   */
+static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head, uint32_t *task)
+{
+    uint32_t h = weft_ld_relaxed_sys(head_word);
+    uint64_t v = weft_ld_acquire_b64_sys(&ring[h & mask]); /* pairs with weft_ring_push */
+    *head = h;
+    if ((uint32_t)(v >> 32) != h) return 0;
+    *task = (uint32_t)v;
+    return weft_atom_cas_acq_rel_sys(head_word, h, h + 1) == h;
+}
+
+/* -------------------------------------------------------------------------------------------------------- doorbell */
+
+/* Host: publishes a record whose payload is written. Each word of the head carries the tag; the release on each makes the
+ * payload visible to whoever has acquired any of them. Pairs with weft_record_poll.                                    */
+static inline void weft_record_post(weft_w64 *head, const uint32_t words[16], uint32_t seq)
+{
+    for (uint32_t i = 0; i < 16; i++) weft_st_release_b64_sys(&head[i], weft_packet(words[i], seq));
+}
+
+/* Forwarder: 1 when all 16 words of step `seq` are there. */
+static inline int weft_record_poll(const weft_w64 *head, uint32_t words[16], uint32_t seq)
+{
+    if ((uint32_t)(weft_ld_relaxed_b64_sys(&head[0]) >> 32) != seq) return 0;
+    for (uint32_t i = 0; i < 16; i++) {
+        uint64_t v = weft_ld_acquire_b64_sys(&head[i]); /* pairs with weft_record_post */
+        if ((uint32_t)(v >> 32) != seq) return 0;
+        words[i] = (uint32_t)v;
+    }
+    return 1;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- abort */
+
+/* 1: this caller is the first, and writes the report. */
+static inline int weft_abort_win(weft_w32 *abort, uint32_t cause) { return weft_atom_cas_acq_rel_sys(abort, 0, cause) == 0; }
+
+#endif
