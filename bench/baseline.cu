@@ -1,8 +1,8 @@
 /* baseline.cu: cuBLASLt at its best on what weft does: chains of GEMMs, one after another, in one CUDA graph.
  *
- * For every GEMM shape the 16 heuristics are timed (in a graph, weights rotating so that none sits in L2) and the fastest
- * is taken. Then all layers h -> f -> h, each with weights of its own, are captured in one graph and its replays timed.
- * bf16 in and out, fp32 accumulation, weights as [out][in] rows, activations as [M][K] rows.
+ * For every GEMM shape the 16 heuristics are timed (in a graph, weights rotating so that none sits in L2) and the
+ * fastest is taken. Then all layers h -> f -> h, each with weights of its own, are captured in one graph and its
+ * replays timed. bf16 in and out, fp32 accumulation, weights as [out][in] rows, activations as [M][K] rows.
  *
  * Enters: --m 1,8,32,.. --shapes 2048/8192,.. (or none) --layers 0 (0: >= 2 GB of weights) --square 4096 (0: none)
  *         --reps 15 --workspace 128 (MiB)
@@ -132,7 +132,7 @@ static double choose(const Context &c, Gemm &g, const std::vector<Operands> &rot
     return best_us / rotation.size();
 }
 
-/* ---- checks ----------------------------------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------------------------- */
 
 struct RowWeights {
     const bf16 *w; /* [n][k] */
@@ -181,7 +181,7 @@ static double check_chain(const Context &c, const std::vector<const Gemm *> &gem
     return error;
 }
 
-/* ---- a chain of layers ---------------------------------------------------------------------------------------------------- */
+/* ---- a chain of layers ---------------------------------------------------------------------------------------- */
 
 struct Chain {
     int h, f, layers;
@@ -256,7 +256,7 @@ static bool measure_chain(const Context &c, const Chain &ch, int m)
     return ok;
 }
 
-/* ---- one square GEMM --------------------------------------------------------------------------------------------------------- */
+/* ---- one square GEMM ------------------------------------------------------------------------------------------ */
 
 static bool measure_square(const Context &c, int n)
 {

@@ -1,9 +1,10 @@
-/* ceiling.cu: what one GPU allows: read bandwidth by bulk copies into shared memory, the grid barrier, a flag between two
- * SMs, the host's doorbell.
+/* ceiling.cu: what one GPU allows: read bandwidth by bulk copies into shared memory, the grid barrier, a flag
+ * between two SMs, the host's doorbell.
  *
  * Enters: --mib 235,2048,4096 (sizes read), --inflight 12,3 (16 KB copies in flight a CTA), --reps 11.
  * Leaves: one JSON line a result. Times are from event to event around one launch, launch included.
- * Invariants: the buffer is random; one word of each page that arrived is summed and compared with a plain kernel's sum.
+ * Invariants: the buffer is random; one word of each page that arrived is summed and compared with a plain kernel's
+ * sum.
  * Build: nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a ceiling.cu -o ceiling */
 #include "measure.cuh"
 

@@ -56,7 +56,7 @@ inline void fill(bf16 *p, size_t n, float scale, uint32_t seed)
     CHECK_CUDA(cudaGetLastError());
 }
 
-/* ---- reference: out[m][n] = bf16(sum in float64), one warp an element -------------------------------------------- */
+/* ---- reference: out[m][n] = bf16(sum in float64), one warp an element ----------------------------------------- */
 
 /* x: [m][k] floats; weight(n, k) -> float; out: [m][n] floats that are bf16 values. */
 template <class Weight> __global__ void reference_gemm(const float *x, Weight weight, float *out, int m, int n, int k)
@@ -97,7 +97,7 @@ inline double relative_error(const std::vector<float> &out, const std::vector<fl
     return sqrt(diff / norm);
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------------ */
+/* ---- time ----------------------------------------------------------------------------------------------------- */
 
 inline double median(std::vector<double> v)
 {
@@ -133,7 +133,7 @@ double time_us(cudaStream_t stream, int warm, int reps, Before before, Work work
     return median(us);
 }
 
-/* ---- flags: --name value ------------------------------------------------------------------------------------------ */
+/* ---- flags: --name value -------------------------------------------------------------------------------------- */
 
 inline const char *flag(int argc, char **argv, const char *name, const char *otherwise)
 {
@@ -178,7 +178,7 @@ inline std::vector<std::pair<int, int>> shape_list(const char *text)
     return list;
 }
 
-/* ---- device side: spins that end --------------------------------------------------------------------------------- */
+/* ---- device side: spins that end ------------------------------------------------------------------------------ */
 
 __device__ __forceinline__ uint64_t global_ns()
 {

@@ -1,8 +1,8 @@
 /* pairs.cu: a chain of decode GEMMs (h -> f -> h a layer) in one persistent kernel, with x shared by pairs of CTAs.
  *
- * The question: does it pay to bring x into both CTAs of a cluster of two by multicast (each fetches half of a chunk), so
- * that the reads of x through L2 halve? The same program runs the same kernel without clusters (solo), so that the two
- * are compared in one run, and checks both against a float64 reference.
+ * The question: does it pay to bring x into both CTAs of a cluster of two by multicast (each fetches half of a
+ * chunk), so that the reads of x through L2 halve? The same program runs the same kernel without clusters (solo), so
+ * that the two are compared in one run, and checks both against a float64 reference.
  *
  * Weights: ATOM (tasks/layout.h). One page = 16 rows x 512 columns = 8 atoms = 16 KB. Row groups (16 rows) go round
  * over the CTAs: round r gives group r * grid + cta. A *pass* is `gpp` rounds: within it K is the outer loop, a CTA's
@@ -16,11 +16,12 @@
  * Shared memory: struct Smem.
  *
  * Why nothing is overwritten early:
- *  - page of weights, slot of x: freed by 8 warps (x in a pair: 16, since a copy lands in both CTAs) before the next copy.
- *  - partial sums lie in the slots of x: all warps have taken the last chunk of the pass (named barrier) before they are
- *    written, and no x of a later pass is fetched until both CTAs' warps have read them (xidle).
- *  - activations ping-pong between two buffers: a stage's first store follows its last chunk of x, hence every arrival of
- *    the stage before, hence every read of the buffer that it overwrites.
+ *  - page of weights, slot of x: freed by 8 warps (x in a pair: 16, since a copy lands in both CTAs) before the
+ *    next copy.
+ *  - partial sums lie in the slots of x: all warps have taken the last chunk of the pass (named barrier) before
+ *    they are written, and no x of a later pass is fetched until both CTAs' warps have read them (xidle).
+ *  - activations ping-pong between two buffers: a stage's first store follows its last chunk of x, hence every
+ *    arrival of the stage before, hence every read of the buffer that it overwrites.
  *
  * Enters: --shapes h/f,.. --m 1,8,32 --gpp 8,1 --cap 3,12 --layers 0 (0: >= 2 GB of weights) --reps 15
  *         --ceiling 4570 (GB/s, for the ratio). Leaves: one JSON line a result.
@@ -103,7 +104,7 @@ template <int SLOTS> struct Ring {
     } /* first round: passes at once */
 };
 
-/* ---- the pair ----------------------------------------------------------------------------------------------------- */
+/* ---- the pair ------------------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ uint32_t cluster_rank()
 {
@@ -149,7 +150,7 @@ template <bool PAIR> __device__ __forceinline__ void sync_pair()
     }
 }
 
-/* ---- loaders: one thread each ---------------------------------------------------------------------------------------- */
+/* ---- loaders: one thread each --------------------------------------------------------------------------------- */
 
 template <int TILES> __device__ void load_weights(const Args &a, Smem<TILES> &sm, Watch &watch)
 {
@@ -229,7 +230,7 @@ template <int TILES, bool PAIR> __device__ void load_x(const Args &a, Smem<TILES
     }
 }
 
-/* ---- consumers ---------------------------------------------------------------------------------------------------------- */
+/* ---- consumers ------------------------------------------------------------------------------------------------ */
 
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], uint32_t addr)
 {
@@ -426,7 +427,7 @@ template <int TILES, bool PAIR> __global__ void __launch_bounds__(kThreads, 1) c
     sync_pair<PAIR>(); /* the other CTA arrives on our barriers and copies into our slots */
 }
 
-/* ---- host ------------------------------------------------------------------------------------------------------------------ */
+/* ---- host ----------------------------------------------------------------------------------------------------- */
 
 struct AtomWeights {
     const char *base;
