@@ -7,6 +7,7 @@
 
 #include "../host/error.h"
 #include "../megakernel/cpu_worker.h"
+#include "../tasks/layout.h"
 
 #include <errno.h>
 #include <hwloc.h>
