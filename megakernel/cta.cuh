@@ -53,6 +53,7 @@ struct cta_smem {
     weft_step_head step[STEPS];
     uint64_t full[PAGES], empty[PAGES];
     uint64_t slot_full[SLOTS], slot_done[SLOTS], slot_free[SLOTS];
+    uint32_t ticket[WEFT_MAX_VARIANTS]; // push: the fetcher's, next in each variant's ring
     uint32_t leave;
 };
 static_assert(sizeof(cta_smem) <= 232448 - 1024, "fits beside the alignment slack");
@@ -79,8 +80,9 @@ struct stall { // what a wait would report
     uint32_t cause, task, counter, expected, seen;
 };
 
-// Sets the abort words of all devices; the first of all callers also writes the report.
-static __device__ __noinline__ void give_up(const cta &c, uint32_t step, const stall &w, uint64_t waited_ns)
+// Sets the abort words of all devices; the first of all callers also writes the report. Off the fast path: by value, so
+// that no caller's state has to live in memory.
+WEFT_DEV void give_up(cta c, uint32_t step, stall w, uint64_t waited_ns)
 {
     sts_relaxed(&c.sm->leave, 1);
     if (weft_atom_cas_acq_rel_sys(&peer_ctl(c, 0)->abort.value, 0, w.cause) == 0) {
@@ -88,9 +90,31 @@ static __device__ __noinline__ void give_up(const cta &c, uint32_t step, const s
         r->cause = w.cause, r->device = c.device, r->worker = c.worker, r->step = step;
         r->task = w.task, r->counter = w.counter, r->expected = w.expected, r->seen = w.seen;
         r->waited_ns = waited_ns;
-        weft_st_release_sys(&mailbox(c)->abort.value, w.cause); // host: acquires in engine.c before it reads the report
+        weft_st_release_sys(&mailbox(c)->abort.value, w.cause); // host: acquires in the engine before it reads the report
     }
     for (uint32_t d = 0; d < c.dev->n_device; d++) weft_st_relaxed_sys(&peer_ctl(c, d)->abort.value, w.cause);
+}
+
+// Looks at everything that may end a wait: returns when it began (ns; first call: now), or 0 to leave.
+WEFT_DEV uint64_t poll_slow(cta c, uint64_t since, bool ask_host, uint32_t seq, uint32_t deadline_us, stall w)
+{
+    if (lds_relaxed(&c.sm->leave)) return 0;
+    if (weft_ld_relaxed_sys(&c.ctl->abort.value) != 0) {
+        sts_relaxed(&c.sm->leave, 1);
+        return 0;
+    }
+    uint64_t now = clock_ns();
+    if (since == 0) since = now;
+    if (ask_host && weft_ld_relaxed_sys(&mailbox(c)->abort_request.value) != 0) {
+        w.cause = WEFT_ABORT_HOST;
+        give_up(c, seq, w, now - since);
+        return 0;
+    }
+    if (deadline_us != 0 && now - since > (uint64_t)deadline_us * 1000) {
+        give_up(c, seq, w, now - since);
+        return 0;
+    }
+    return since;
 }
 
 // A poll of a global word that has failed. Call keep_polling after each failure; false: leave at once.
@@ -99,29 +123,14 @@ struct poll {
     uint32_t n = 0;
 };
 
-static __device__ __noinline__ bool poll_slow(const cta &c, poll &p, const weft_step_head &step, const stall &w)
+WEFT_DEV bool keep_polling_for(const cta &c, poll &p, uint32_t seq, uint32_t deadline_us, const stall &w)
 {
-    if (lds_relaxed(&c.sm->leave)) return false;
-    if (weft_ld_relaxed_sys(&c.ctl->abort.value) != 0) {
-        sts_relaxed(&c.sm->leave, 1);
-        return false;
-    }
-    uint64_t now = clock_ns();
-    if (p.since == 0) p.since = now;
-    if (p.n % 4096 == 0 && weft_ld_relaxed_sys(&mailbox(c)->abort_request.value) != 0) {
-        give_up(c, step.seq, {WEFT_ABORT_HOST, w.task, w.counter, w.expected, w.seen}, now - p.since);
-        return false;
-    }
-    if (step.deadline_us != 0 && now - p.since > (uint64_t)step.deadline_us * 1000) {
-        give_up(c, step.seq, w, now - p.since);
-        return false;
-    }
-    return true;
+    if (++p.n % 64 != 0) return true;
+    return (p.since = poll_slow(c, p.since, p.n % 4096 == 0, seq, deadline_us, w)) != 0;
 }
-
 WEFT_DEV bool keep_polling(const cta &c, poll &p, const weft_step_head &step, const stall &w)
 {
-    return (++p.n % 64 != 0) || poll_slow(c, p, step, w);
+    return keep_polling_for(c, p, step.seq, step.deadline_us, w);
 }
 
 // Waits for a hand-over inside the CTA; false: leave. These waits end because the party that they wait for polls.

@@ -11,12 +11,11 @@
 struct fetcher {
     uint32_t n = 0;    // slots filled so far
     uint32_t step = 0; // last step whose record has been read
-    uint32_t ticket[WEFT_MAX_VARIANTS];
     uint32_t holds = 0; // bit v: a ticket of variant v's ring is held
 };
 
 // Copies the record of step `s` from the host's ring to every device's. Worker 0 of device 0 only; whole warp.
-static __device__ bool forward_step(const cta &c, uint32_t s, const weft_step_head &last)
+WEFT_DEV bool forward_step(const cta &c, uint32_t s)
 {
     uint32_t lane = threadIdx.x % 32;
     weft_step_record *from = &mailbox(c)->ring[s % WEFT_STEP_RING];
@@ -26,9 +25,7 @@ static __device__ bool forward_step(const cta &c, uint32_t s, const weft_step_he
         head = lane < 16 ? weft_ld_relaxed_b64_sys(&from->head[lane]) : (uint64_t)s << 32;
         if (__all_sync(~0u, (uint32_t)(head >> 32) == s)) break;
         // Waiting for the host has no deadline; only an abort ends it.
-        weft_step_head idle = last;
-        idle.deadline_us = 0;
-        if (!keep_polling(c, p, idle, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
+        if (!keep_polling_for(c, p, s, 0, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
     }
     uint32_t payload = __shfl_sync(~0u, (uint32_t)head, 5);
     if (payload) weft_fence_acq_rel_sys(); // pairs with the host's release of the head (steps.c)
@@ -43,16 +40,13 @@ static __device__ bool forward_step(const cta &c, uint32_t s, const weft_step_he
 }
 
 // Reads the head of the next step into sm->step. False: leave.
-static __device__ bool await_step(const cta &c, fetcher &f)
+WEFT_DEV bool await_step(const cta &c, fetcher &f)
 {
     uint32_t lane = threadIdx.x % 32, s = f.step + 1;
-    const weft_step_head &last = c.sm->step[f.step % STEPS];
-    if (c.device == 0 && c.worker == 0 && !forward_step(c, s, last)) return false;
+    if (c.device == 0 && c.worker == 0 && !forward_step(c, s)) return false;
     poll p;
     while (!weft_reached(weft_ld_acquire_gpu(&c.ctl->published.value), s)) { // released in forward_step
-        weft_step_head idle = last;
-        idle.deadline_us = 0;
-        if (!keep_polling(c, p, idle, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
+        if (!keep_polling_for(c, p, s, 0, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
     }
     if (lane < 16) ((uint32_t *)&c.sm->step[s % STEPS])[lane] = (uint32_t)c.ctl->ring[s % WEFT_STEP_RING].head[lane];
     __syncwarp();
@@ -61,7 +55,7 @@ static __device__ bool await_step(const cta &c, fetcher &f)
 }
 
 // Waits for a free slot and puts a task into it (id WEFT_NONE: a slot without a task). Whole warp.
-static __device__ bool put_slot(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_t id, uint32_t flags)
+WEFT_DEV bool put_slot(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_t id, uint32_t flags)
 {
     uint32_t lane = threadIdx.x % 32;
     weft_slot &s = c.sm->slot[f.n % SLOTS];
@@ -92,7 +86,7 @@ static __device__ bool put_slot(const cta &c, fetcher &f, const weft_queue_rt *q
     return true;
 }
 
-static __device__ bool fetch_static(const cta &c, fetcher &f, const weft_queue_rt *q)
+WEFT_DEV bool fetch_static(const cta &c, fetcher &f, const weft_queue_rt *q)
 {
     const uint32_t *first = (const uint32_t *)q->list_first + c.worker, *list = (const uint32_t *)q->list;
     uint32_t i = __ldg(first), end = __ldg(first + 1), lane = threadIdx.x % 32, ids = 0;
@@ -106,7 +100,7 @@ static __device__ bool fetch_static(const cta &c, fetcher &f, const weft_queue_r
 }
 
 // The step gate: every device that this one writes to, itself included, has finished the step before. One thread.
-static __device__ bool await_gate(const cta &c, const weft_step_head &step)
+WEFT_DEV bool await_gate(const cta &c, const weft_step_head &step)
 {
     uint32_t before = step.seq - 1, all = c.dev->base + c.dev->n_worker * before, seen;
     poll p;
@@ -130,17 +124,22 @@ WEFT_DEV void push_task(const cta &c, const weft_queue_rt &q, uint32_t id, bool 
     else weft_st_release_b64_gpu(slot, v);
 }
 
+WEFT_DEV void take_ticket(const cta &c, const weft_queue_rt *q, uint32_t v)
+{
+    if (threadIdx.x % 32 == 0) c.sm->ticket[v] = weft_atom_add_relaxed_gpu(&((weft_line *)q->heads)[0].value, 1);
+    __syncwarp();
+}
+
 // Takes the next ticket of the ring and waits for its slot. *id = WEFT_NONE: the step has no more tasks for this worker.
-static __device__ bool pop_task(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_t *id)
+WEFT_DEV bool pop_task(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_t *id)
 {
     const weft_step_head &step = c.sm->step[f.step % STEPS];
-    uint32_t v = step.variant, lane = threadIdx.x % 32, end = c.dev->base + q->n_task * step.uses;
+    uint32_t v = step.variant, end = c.dev->base + q->n_task * step.uses;
     if (!(f.holds >> v & 1)) {
-        uint32_t t = lane == 0 ? weft_atom_add_relaxed_gpu(&((weft_line *)q->heads)[0].value, 1) : 0;
-        f.ticket[v] = __shfl_sync(~0u, t, 0);
+        take_ticket(c, q, v);
         f.holds |= 1u << v;
     }
-    uint32_t t = f.ticket[v];
+    uint32_t t = c.sm->ticket[v];
     *id = WEFT_NONE;
     if (weft_reached(t, end)) return true; // a ticket of a later step: keep it
     const uint64_t *slot = (const uint64_t *)q->ring + (t & q->ring_mask);
@@ -149,12 +148,11 @@ static __device__ bool pop_task(const cta &c, fetcher &f, const weft_queue_rt *q
     while ((uint32_t)((got = weft_ld_acquire_b64_sys(slot)) >> 32) != t || (uint32_t)got == WEFT_NONE) // push_task
         if (!keep_polling(c, p, step, {WEFT_ABORT_QUEUE, WEFT_NONE, WEFT_NONE, t, (uint32_t)(got >> 32)})) return false;
     *id = (uint32_t)got;
-    uint32_t next = lane == 0 ? weft_atom_add_relaxed_gpu(&((weft_line *)q->heads)[0].value, 1) : 0;
-    f.ticket[v] = __shfl_sync(~0u, next, 0);
+    take_ticket(c, q, v);
     return true;
 }
 
-static __device__ bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt *q)
+WEFT_DEV bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt *q)
 {
     uint32_t lane = threadIdx.x % 32, flags = SLOT_FIRST;
     if (c.worker == 0) {
@@ -172,7 +170,7 @@ static __device__ bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt 
     }
 }
 
-static __device__ void fetch_loop(const cta &c)
+WEFT_DEV void fetch_loop(const cta &c)
 {
     fetcher f;
     for (;;) {
@@ -206,7 +204,7 @@ WEFT_DEV uint32_t scope_of(const weft_queue_rt &q, uint32_t counter)
     return __ldg(&((const weft_counter *)q.counters)[counter].scope);
 }
 
-static __device__ bool await_counters(const cta &c, weft_slot &s)
+WEFT_DEV bool await_counters(const cta &c, weft_slot &s)
 {
     const weft_step_head &step = step_of(c, s);
     const weft_queue_rt &q = queue_of(c, s);
@@ -226,7 +224,7 @@ static __device__ bool await_counters(const cta &c, weft_slot &s)
     return true;
 }
 
-static __device__ void wait_loop(const cta &c)
+WEFT_DEV void wait_loop(const cta &c)
 {
     if (threadIdx.x % 32 != 0) return;
     for (uint32_t n = 0;; n++) {
@@ -254,7 +252,7 @@ WEFT_DEV weft_signal signal_of(const weft_queue_rt &q, const weft_task &t, uint3
 }
 
 // Static: one release an arrival, by one thread. What the consumer warps stored happens before: slot_done orders it.
-static __device__ void signal_static(const cta &c, const weft_slot &s)
+WEFT_DEV void signal_static(const cta &c, const weft_slot &s)
 {
     const weft_queue_rt &q = queue_of(c, s);
     for (uint32_t i = threadIdx.x % 32; i < s.task.n_signal; i += 32) {
@@ -267,7 +265,7 @@ static __device__ void signal_static(const cta &c, const weft_slot &s)
 
 // Push: the last to arrive on a counter arrives on each task of its list; the last to arrive there pushes the task.
 // All of it happens in the memory of the device that waits, at .sys if it is another one.
-static __device__ void signal_push(const cta &c, const weft_slot &s)
+WEFT_DEV void signal_push(const cta &c, const weft_slot &s)
 {
     const weft_step_head &step = step_of(c, s);
     uint32_t lane = threadIdx.x % 32;
@@ -296,7 +294,7 @@ static __device__ void signal_push(const cta &c, const weft_slot &s)
 }
 
 // This worker has done its share of the step. The last worker of the device tells the peers and the host.
-static __device__ void finish_step(const cta &c, const weft_step_head &step)
+WEFT_DEV void finish_step(const cta &c, const weft_step_head &step)
 {
     uint32_t old = weft_atom_add_acq_rel_gpu(&c.ctl->done.value, 1); // acquired in await_gate
     if (old + 1 != c.dev->base + c.dev->n_worker * step.seq) return;
@@ -306,7 +304,7 @@ static __device__ void finish_step(const cta &c, const weft_step_head &step)
     weft_st_release_sys(&mailbox(c)->completed[c.device].value, step.seq); // acquired by the host in steps.c
 }
 
-static __device__ void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)
+WEFT_DEV void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)
 {
     weft_line *n = (weft_line *)c.dev->trace_n + c.worker;
     uint32_t i = n->value;
@@ -323,7 +321,7 @@ static __device__ void trace_task(const cta &c, const weft_slot &s, uint64_t t_s
     }
 }
 
-static __device__ void signal_loop(const cta &c)
+WEFT_DEV void signal_loop(const cta &c)
 {
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t n = 0;; n++) {

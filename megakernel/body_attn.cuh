@@ -1,0 +1,151 @@
+// body_attn.cuh: attention of one worker's share of a mixed batch, and the combination of its partial results.
+//
+// Queries of one KV head are the rows of A (at most 8 of 16 are used), keys the columns of B, so the probabilities are in
+// place as A of the second product (FlashAttention-2, Dao 2023). Warps 0..3 take the even pages of 64 tokens, warps 4..7 the
+// odd ones, 16 tokens a warp; each keeps its own maximum, sum and output, which meet in scratch at the unit's end.
+#ifndef WEFT_BODY_ATTN_CUH
+#define WEFT_BODY_ATTN_CUH
+
+#include "attn.cuh"
+#include "body_stream.cuh"
+
+constexpr float LOG2E = 1.4426950408889634f;
+constexpr uint32_t ATTN_MERGE_HEADS = 4;                // queries a merge round
+constexpr uint32_t ATTN_MERGE_FLOATS = ATTN_DIM + 2;    // output, maximum, sum
+static_assert(CONSUMER_WARPS * ATTN_MERGE_HEADS * ATTN_MERGE_FLOATS * sizeof(float) <= SCRATCH_BYTES, "a round fits");
+
+struct attn_state { // of this lane's query (lane / 4): logits in units of log2
+    float max, sum, o[16][4];
+};
+
+// Queries of one KV head as A: row = query, zero past `hpk`.
+WEFT_DEV void load_queries(uint32_t (&q)[8][2], const weft_slot &s, const attn_unit &u, uint32_t hpk, uint32_t lane)
+{
+    const uint8_t *row = (const uint8_t *)s.op.x + ((uint64_t)u.seq * s.op.param[ATTN_HEADS] + u.head * hpk + lane / 4) * ATTN_DIM * 2;
+    for (uint32_t k = 0; k < 8; k++)
+        for (uint32_t h = 0; h < 2; h++) q[k][h] = lane / 4 < hpk ? ld_cg32((const uint32_t *)row + k * 8 + h * 4 + lane % 4) : 0;
+}
+
+// 16 tokens from `tok` of the pages at (k, v); `valid` of them count.
+WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_t *k, const uint8_t *v, uint32_t tok, uint32_t valid, float scale, uint32_t lane)
+{
+    float d[2][4] = {};
+    uint32_t row = tok + (lane % 8) + (lane / 16) * 8, pick = lane / 8 % 2;
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t b[4], a4[4] = {q[i][0], 0, q[i][1], 0};
+        ldmatrix_x4(b, smem_addr(k) + (i / 4) * 8192 + row * 128 + ((((i % 4) * 2 + pick) ^ (row & 7)) << 4));
+        mma_bf16(d[0], a4, b[0], b[1]);
+        mma_bf16(d[1], a4, b[2], b[3]);
+    }
+    float top = a.max, p[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t at = (i / 2) * 8 + (lane % 4) * 2 + i % 2;
+        p[i] = at < valid ? d[i / 2][i % 2] * scale : -INFINITY;
+        top = fmaxf(top, p[i]);
+    }
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    float keep = a.max == -INFINITY ? 0.0f : exp2f(a.max - top);
+    a.max = top;
+    a.sum *= keep;
+    for (uint32_t i = 0; i < 4; i++) {
+        p[i] = p[i] == -INFINITY ? 0.0f : exp2f(p[i] - top);
+        a.sum += p[i];
+    }
+    uint32_t pa[4] = {pack_bf16(p[0], p[1]), 0, pack_bf16(p[2], p[3]), 0};
+    uint32_t vrow = tok + (lane % 8) + (lane / 8 % 2) * 8, vpick = lane / 16;
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t b[4];
+        ldmatrix_x4_trans(b, smem_addr(v) + (i / 4) * 8192 + vrow * 128 + ((((i % 4) * 2 + vpick) ^ (vrow & 7)) << 4));
+        for (uint32_t h = 0; h < 2; h++) {
+            float(&o)[4] = a.o[i * 2 + h];
+            o[0] *= keep, o[1] *= keep;
+            mma_bf16(o, pa, b[h * 2], b[h * 2 + 1]);
+        }
+    }
+}
+
+// Merges the eight warps' states of queries h0 .. h0 + 3 and writes the unit's partial result.
+WEFT_DEV void attn_merge(const cta &c, const weft_slot &s, const attn_unit &u, const attn_state &a, uint32_t hpk, uint32_t h0, const consumer &t)
+{
+    float *all = (float *)c.sm->scratch;
+    consumer_sync(); // the round before has been read
+    uint32_t h = t.lane / 4;
+    if (h >= h0 && h < h0 + ATTN_MERGE_HEADS) {
+        float *p = all + (t.warp * ATTN_MERGE_HEADS + h - h0) * ATTN_MERGE_FLOATS;
+        for (uint32_t i = 0; i < 16; i++) p[i * 8 + (t.lane % 4) * 2] = a.o[i][0], p[i * 8 + (t.lane % 4) * 2 + 1] = a.o[i][1];
+        if (t.lane % 4 == 0) p[ATTN_DIM] = a.max, p[ATTN_DIM + 1] = a.sum;
+    }
+    consumer_sync();
+    uint32_t tid = t.warp * 32 + t.lane, mine = tid / 64, dim = tid % 64 * 2, q = h0 + mine;
+    if (q >= hpk) return;
+    float top = -INFINITY, sum = 0, lo = 0, hi = 0;
+    for (uint32_t w = 0; w < CONSUMER_WARPS; w++) top = fmaxf(top, all[(w * ATTN_MERGE_HEADS + mine) * ATTN_MERGE_FLOATS + ATTN_DIM]);
+    for (uint32_t w = 0; w < CONSUMER_WARPS; w++) {
+        const float *p = all + (w * ATTN_MERGE_HEADS + mine) * ATTN_MERGE_FLOATS;
+        if (p[ATTN_DIM] == -INFINITY) continue;
+        float f = exp2f(p[ATTN_DIM] - top);
+        sum += p[ATTN_DIM + 1] * f, lo += p[dim] * f, hi += p[dim + 1] * f;
+    }
+    uint64_t unit = ((uint64_t)u.seq * s.op.param[ATTN_KV_HEADS] + u.head) * s.op.param[ATTN_MAX_BLOCKS] + u.block;
+    float *out = (float *)s.op.partial + unit * hpk * ATTN_MERGE_FLOATS;
+    if (dim == 0) out[q] = top / LOG2E, out[hpk + q] = sum;
+    out[2 * hpk + q * ATTN_DIM + dim] = lo, out[2 * hpk + q * ATTN_DIM + dim + 1] = hi;
+}
+
+WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
+{
+    if (!await_all(c, s)) return false;
+    uint32_t hpk = s.op.param[ATTN_HEADS] / s.op.param[ATTN_KV_HEADS], group = t.warp / 4;
+    float scale = rsqrtf((float)ATTN_DIM) * LOG2E;
+    attn_share share(c, s);
+    for (attn_unit u; share.next(u);) {
+        uint32_t q[8][2], page = 0;
+        load_queries(q, s, u, hpk, t.lane);
+        attn_state a = {-INFINITY, 0, {}};
+        for (uint32_t tok = u.first; tok < u.last; tok += ATTN_PAGE_TOKENS, page++, t.it += 2) {
+            uint32_t k = t.it % PAGES, v = (t.it + 1) % PAGES, from = (t.warp % 4) * 16, n = u.last - tok;
+            if (page % 2 == group) {
+                if (!await(c, &c.sm->full[k], page_parity(t.it)) || !await(c, &c.sm->full[v], page_parity(t.it + 1))) return false;
+                if (from < n) attn_tokens(a, q, c.sm->page[k], c.sm->page[v], from, n - from, scale, t.lane);
+            }
+            release_page(c.sm, t.it);
+            release_page(c.sm, t.it + 1);
+        }
+        a.sum += __shfl_xor_sync(~0u, a.sum, 1);
+        a.sum += __shfl_xor_sync(~0u, a.sum, 2);
+        for (uint32_t h0 = 0; h0 < hpk; h0 += ATTN_MERGE_HEADS) attn_merge(c, s, u, a, hpk, h0, t);
+    }
+    return true;
+}
+
+// Adds the partial results of each (sequence, KV head) in block order.
+WEFT_DEV bool body_attn_combine(const cta &c, weft_slot &s, consumer &t)
+{
+    if (!await_all(c, s)) return false;
+    uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], hpk = s.op.param[ATTN_HEADS] / kv_heads, tid = t.warp * 32 + t.lane;
+    const weft_step_attn *step = (const weft_step_attn *)c.ctl->ring[step_of(c, s).seq % WEFT_STEP_RING].payload;
+    for (uint32_t i = s.task.tile[0]; i < s.task.tile[0] + s.task.tile[1]; i++) {
+        uint32_t seq = i / kv_heads, head = i % kv_heads;
+        if (seq >= ld_cg32(&step->n_seq)) break;
+        uint32_t blocks = weft_div_up(ld_cg32(&step->kv_len[seq]), ATTN_BLOCK_TOKENS);
+        for (uint32_t q = tid / 64; q < hpk; q += CONSUMERS / 64) {
+            uint32_t dim = tid % 64 * 2;
+            float top = -INFINITY, sum = 0, lo = 0, hi = 0;
+            for (uint32_t b = 0; b < blocks; b++) {
+                const float *p = (const float *)s.op.partial + ((uint64_t)i * s.op.param[ATTN_MAX_BLOCKS] + b) * hpk * ATTN_MERGE_FLOATS;
+                float m = __ldcg(p + q), next = fmaxf(top, m), keep = top == -INFINITY ? 0.0f : __expf(top - next), f = __expf(m - next);
+                sum = sum * keep + __ldcg(p + hpk + q) * f;
+                lo = lo * keep + __ldcg(p + 2 * hpk + q * ATTN_DIM + dim) * f;
+                hi = hi * keep + __ldcg(p + 2 * hpk + q * ATTN_DIM + dim + 1) * f;
+                top = next;
+            }
+            if (!store_pair(c, s, seq, (head * hpk + q) * ATTN_DIM + dim, lo / sum, hi / sum)) return false;
+        }
+    }
+    return true;
+}
+
+#endif

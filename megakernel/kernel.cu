@@ -1,0 +1,104 @@
+// kernel.cu: the resident kernel. One CTA an SM; the main loop is `consume`, its helpers are the roles (cta.cuh).
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include "body_attn.cuh"
+#include "body_small.cuh"
+#include "body_stream.cuh"
+#include "body_wide.cuh"
+#include "kernel.cuh"
+#include "loader.cuh"
+#include "roles.cuh"
+
+// One row a kind, from the same table as the C bodies: a kind without a device body does not compile.
+WEFT_DEV bool run_body(const cta &c, weft_slot &s, consumer &t)
+{
+    switch (__shfl_sync(~0u, s.task.kind, 0)) { // the same for the whole warp, and the compiler knows
+#define WEFT_KIND(ID, name, text)                                                                                        \
+    case WEFT_KIND_##ID: return body_##name(c, s, t);
+#include "../tasks/tasks.def"
+#undef WEFT_KIND
+    }
+    return true;
+}
+
+// Consumers: slot after slot, wait, run, hand over to the signaler.
+WEFT_DEV void consume(const cta &c)
+{
+    consumer t;
+    t.warp = threadIdx.x / 32 - 4, t.lane = threadIdx.x % 32;
+    for (uint32_t n = 0;; n++) {
+        weft_slot &s = c.sm->slot[n % SLOTS];
+        if (!await(c, &c.sm->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) return;
+        bool clock = c.dev->trace_cap && t.warp == 0 && t.lane == 0;
+        if (clock) s.t_start = clock_ticks();
+        bool ok = s.flags & SLOT_EMPTY ? await_all(c, s) : run_body(c, s, t);
+        if (!ok) return;
+        if (clock) s.t_end = clock_ticks();
+        __syncwarp();
+        if (t.lane == 0) mbar_arrive(&c.sm->slot_done[n % SLOTS]); // what the warp stored happens before: signal_static
+    }
+}
+
+WEFT_DEV void set_up(const cta &c)
+{
+    cta_smem *sm = c.sm;
+    for (uint32_t i = 0; i < PAGES; i++) mbar_init(&sm->full[i], 1), mbar_init(&sm->empty[i], CONSUMER_WARPS);
+    for (uint32_t i = 0; i < SLOTS; i++)
+        mbar_init(&sm->slot_full[i], 1), mbar_init(&sm->slot_done[i], CONSUMER_WARPS), mbar_init(&sm->slot_free[i], 3);
+    for (uint32_t i = 0; i < STEPS; i++) sm->step[i] = {};
+    sm->leave = 0;
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    if (c.dev->trace_cap) {
+        weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + c.worker;
+        k->ticks0 = clock_ticks(), k->ns0 = clock_ns();
+    }
+    uint32_t before = weft_atom_add_acq_rel_sys(&c.ctl->checkin.value, 1);
+    if (before + 1 == c.dev->n_worker) weft_st_release_sys(&mailbox(c)->resident[c.device].value, c.dev->n_worker);
+}
+
+__global__ void __launch_bounds__(CTA_THREADS, 1) weft_resident(const __grid_constant__ weft__launch launch)
+{
+    extern __shared__ uint8_t raw[];
+    uint32_t i = 0;
+    while (blockIdx.x >= launch.first[i + 1]) i++;
+    cta c;
+    c.dev = (const weft_dev *)launch.root[i];
+    c.sm = (cta_smem *)(raw + ((1024 - (smem_addr(raw) & 1023)) & 1023));
+    c.device = c.dev->device, c.worker = blockIdx.x - launch.first[i];
+    c.ctl = (weft_ctl *)c.dev->ctl[c.device];
+    if (threadIdx.x == 0) set_up(c);
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        regs_dec<56>();
+        switch (threadIdx.x / 32) {
+        case 0: fetch_loop(c); break;
+        case 1: load_loop(c); break;
+        case 2: wait_loop(c); break;
+        default: signal_loop(c); break;
+        }
+    } else {
+        regs_inc<224>();
+        consume(c);
+    }
+}
+
+__global__ void fill_seeded(uint16_t *dst, uint32_t rows, uint32_t cols, uint64_t seed, float scale)
+{
+    uint64_t n = weft_layout_bytes(WEFT_LAYOUT_ATOM, WEFT_BF16, rows, cols, 1) / 2, kbs = weft_div_up(cols, 64);
+    for (uint64_t i = blockIdx.x * (uint64_t)blockDim.x + threadIdx.x; i < n; i += (uint64_t)gridDim.x * blockDim.x) {
+        uint64_t atom = i / 1024;
+        uint32_t r = i % 1024 / 64, c = ((i % 64 / 8) ^ (r & 7)) * 8 + i % 8;
+        uint32_t row = (uint32_t)(atom / kbs) * 16 + r, col = (uint32_t)(atom % kbs) * 64 + c;
+        float v = row < rows && col < cols ? weft_seeded(seed, row, col, scale) : 0.0f;
+        dst[i] = weft_bf16_bits(__float_as_uint(v));
+    }
+}
+
+const void *weft__kernel(void) { return (const void *)weft_resident; }
+unsigned weft__kernel_threads(void) { return CTA_THREADS; }
+unsigned weft__kernel_smem(void) { return sizeof(cta_smem) + 1024; }
+void weft__kernel_fill_seeded(void *dst, uint32_t rows, uint32_t cols, uint64_t seed, float scale, void *stream)
+{
+    fill_seeded<<<1024, 256, 0, (cudaStream_t)stream>>>((uint16_t *)dst, rows, cols, seed, scale);
+}

@@ -1,0 +1,300 @@
+// cuda.cu: the backend of GPUs and of logical devices (slices of one GPU's SMs).
+//
+// Enters: "cuda", "cuda:0,1", "cuda:0/4", "cuda:0/2,1/2". Leaves: a machine whose addresses are unified virtual addresses;
+// with several GPUs, every one can reach every other's memory, or open refuses and names the pair.
+// One launch a GPU serves all its logical devices: one CTA an SM, so a worker is an SM. Copies go through a stream of
+// their own and use copy engines only: while the kernel is resident no other kernel, memset included, finds room.
+#include "backend.h"
+
+#include "../host/error.h"
+#include "../megakernel/kernel.cuh"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <vector>
+
+namespace {
+
+struct gpu {
+    int ordinal;
+    cudaStream_t kernel, copy;
+    weft__launch launch;
+    uint32_t blocks;
+};
+
+struct machine : weft__machine {
+    std::vector<gpu> gpus;
+    uint32_t gpu_of[WEFT_MAX_DEVICES]; // index in gpus
+    bool running;
+};
+
+machine *self(weft__machine *m) { return static_cast<machine *>(m); }
+
+int cuda_status(cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess) return 0;
+    cudaGetLastError();
+    int code = e == cudaErrorMemoryAllocation ? WEFT_ENOMEM : WEFT_ECUDA;
+    return weft__fail(code, "%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+#define TRY(call)                                                                                                        \
+    do {                                                                                                                 \
+        int try_status = cuda_status(call, #call);                                                                       \
+        if (try_status) return try_status;                                                                               \
+    } while (0)
+
+// "0", "0/2", separated by commas -> (ordinal, slices). False: not of that form.
+bool parse(const char *p, int count, std::vector<std::pair<int, int>> &out)
+{
+    if (strcmp(p, "cuda") == 0) {
+        for (int i = 0; i < count; i++) out.push_back({i, 1});
+        return true;
+    }
+    if (strncmp(p, "cuda:", 5) != 0) return false;
+    for (p += 5;;) {
+        char *end;
+        if (*p < '0' || *p > '9') return false;
+        long gpu = strtol(p, &end, 10), slices = 1;
+        if (*end == '/') {
+            if (end[1] < '1' || end[1] > '9') return false;
+            slices = strtol(end + 1, &end, 10);
+        }
+        if (gpu > 1000 || slices > (long)WEFT_MAX_DEVICES) return false;
+        out.push_back({(int)gpu, (int)slices});
+        if (*end == 0) return true;
+        if (*end != ',') return false;
+        p = end + 1;
+    }
+}
+
+int add_gpu(machine *m, int ordinal, int slices)
+{
+    cudaDeviceProp prop;
+    TRY(cudaGetDeviceProperties(&prop, ordinal));
+    if (prop.major != 9)
+        return weft__fail(WEFT_EMACHINE, "cuda:%d (%s) has compute capability %d.%d; the kernel is built for 9.0", ordinal, prop.name,
+                          prop.major, prop.minor);
+    TRY(cudaSetDevice(ordinal));
+    TRY(cudaFuncSetAttribute(weft__kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)weft__kernel_smem()));
+    int per_sm = 0;
+    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, weft__kernel(), (int)weft__kernel_threads(), weft__kernel_smem()));
+    if (per_sm < 1) return weft__fail(WEFT_EMACHINE, "cuda:%d (%s): a worker of %u bytes of shared memory does not fit an SM", ordinal, prop.name, weft__kernel_smem());
+    uint32_t sms = (uint32_t)prop.multiProcessorCount, each = slices == 1 ? sms : sms / slices / 8 * 8;
+    if (each == 0 || m->n_device + slices > WEFT_MAX_DEVICES)
+        return weft__fail(WEFT_EMACHINE, "cuda:%d/%d: %u SMs can't be cut into %d devices of a multiple of 8", ordinal, slices, sms, slices);
+    gpu g = {};
+    g.ordinal = ordinal;
+    TRY(cudaStreamCreateWithFlags(&g.kernel, cudaStreamNonBlocking));
+    TRY(cudaStreamCreateWithFlags(&g.copy, cudaStreamNonBlocking));
+    for (int i = 0; i < slices; i++) {
+        uint32_t d = m->n_device++;
+        m->workers[d] = each;
+        m->gpu_of[d] = (uint32_t)m->gpus.size();
+        if (slices == 1) snprintf(m->names[d], sizeof m->names[d], "cuda:%d %.40s", ordinal, prop.name);
+        else snprintf(m->names[d], sizeof m->names[d], "cuda:%d/%d#%d %.20s", ordinal, slices, i, prop.name);
+        g.launch.first[g.launch.n_device++] = g.blocks;
+        g.blocks += each;
+    }
+    g.launch.first[g.launch.n_device] = g.blocks;
+    m->gpus.push_back(g);
+    return 0;
+}
+
+int enable_peers(machine *m)
+{
+    for (gpu &a : m->gpus)
+        for (gpu &b : m->gpus) {
+            if (a.ordinal == b.ordinal) continue;
+            int can = 0;
+            TRY(cudaDeviceCanAccessPeer(&can, a.ordinal, b.ordinal));
+            if (!can) return weft__fail(WEFT_EMACHINE, "cuda:%d has no peer access to cuda:%d", a.ordinal, b.ordinal);
+            TRY(cudaSetDevice(a.ordinal));
+            cudaError_t e = cudaDeviceEnablePeerAccess(b.ordinal, 0);
+            if (e == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();
+            else TRY(e);
+        }
+    return 0;
+}
+
+void cuda_close(weft__machine *base)
+{
+    machine *m = self(base);
+    if (!m) return;
+    for (gpu &g : m->gpus) {
+        cudaSetDevice(g.ordinal);
+        if (g.kernel) cudaStreamDestroy(g.kernel);
+        if (g.copy) cudaStreamDestroy(g.copy);
+    }
+    delete m;
+}
+
+int open_gpus(machine *m, const char *spec)
+{
+    int count = 0, driver = 0;
+    cudaError_t e = cudaGetDeviceCount(&count);
+    if (e != cudaSuccess) {
+        cudaGetLastError();
+        return weft__fail(WEFT_EMACHINE, "devices '%s': no GPU can be used: %s", spec, cudaGetErrorString(e));
+    }
+    std::vector<std::pair<int, int>> wanted;
+    if (!parse(spec, count, wanted)) return weft__fail(WEFT_EUSAGE, "devices '%s': expected cuda, cuda:0,1 or cuda:0/4", spec);
+    if (wanted.empty()) return weft__fail(WEFT_EMACHINE, "devices '%s': there is no GPU", spec);
+    for (size_t i = 0; i < wanted.size(); i++) {
+        if (wanted[i].first >= count) return weft__fail(WEFT_EMACHINE, "devices '%s': there is no cuda:%d (%d found)", spec, wanted[i].first, count);
+        for (size_t j = 0; j < i; j++)
+            if (wanted[i].first == wanted[j].first) return weft__fail(WEFT_EUSAGE, "devices '%s': cuda:%d stands twice", spec, wanted[i].first);
+        int status = add_gpu(m, wanted[i].first, wanted[i].second);
+        if (status) return status;
+    }
+    TRY(cudaDriverGetVersion(&driver));
+    snprintf(m->driver, sizeof m->driver, "CUDA driver %d.%d", driver / 1000, driver % 1000 / 10);
+    return enable_peers(m);
+}
+
+int cuda_open(const char *spec, weft__machine **out)
+{
+    machine *m = new (std::nothrow) machine();
+    if (!m) return weft__fail(WEFT_ENOMEM, "devices '%s'", spec);
+    m->ops = &weft__backend_cuda;
+    int status = open_gpus(m, spec);
+    if (status) {
+        cuda_close(m);
+        return status;
+    }
+    *out = m;
+    return 0;
+}
+
+gpu &select(weft__machine *m, uint32_t device)
+{
+    gpu &g = self(m)->gpus[self(m)->gpu_of[device]];
+    cudaSetDevice(g.ordinal);
+    return g;
+}
+
+int cuda_alloc(weft__machine *m, uint32_t device, uint64_t bytes, uint64_t *addr)
+{
+    select(m, device);
+    void *p;
+    cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
+    if (e == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        size_t free_bytes = 0, total = 0;
+        cudaMemGetInfo(&free_bytes, &total);
+        return weft__fail(WEFT_ENOMEM, "%s: %llu bytes wanted, %zu of %zu free", m->names[device], (unsigned long long)bytes, free_bytes, total);
+    }
+    TRY(e);
+    *addr = (uint64_t)p;
+    return 0;
+}
+
+void cuda_free(weft__machine *m, uint32_t device, uint64_t addr)
+{
+    select(m, device);
+    cudaFree((void *)addr);
+}
+
+int cuda_alloc_shared(weft__machine *m, uint64_t bytes, void **host, uint64_t *addr)
+{
+    select(m, 0);
+    TRY(cudaHostAlloc(host, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
+    memset(*host, 0, bytes);
+    *addr = (uint64_t)*host; // unified addressing: the same on every device
+    return 0;
+}
+
+void cuda_free_shared(weft__machine *m, void *host)
+{
+    select(m, 0);
+    cudaFreeHost(host);
+}
+
+int cuda_write(weft__machine *m, uint32_t device, uint64_t addr, const void *src, uint64_t bytes)
+{
+    gpu &g = select(m, device);
+    TRY(cudaMemcpyAsync((void *)addr, src, bytes, cudaMemcpyHostToDevice, g.copy));
+    TRY(cudaStreamSynchronize(g.copy));
+    return 0;
+}
+
+int cuda_read(weft__machine *m, uint32_t device, void *dst, uint64_t addr, uint64_t bytes)
+{
+    gpu &g = select(m, device);
+    TRY(cudaMemcpyAsync(dst, (const void *)addr, bytes, cudaMemcpyDeviceToHost, g.copy));
+    TRY(cudaStreamSynchronize(g.copy));
+    return 0;
+}
+
+int cuda_fill(weft__machine *m, uint32_t device, uint64_t addr, uint8_t byte, uint64_t bytes)
+{
+    gpu &g = select(m, device);
+    if (!self(m)->running) {
+        TRY(cudaMemsetAsync((void *)addr, byte, bytes, g.copy));
+        TRY(cudaStreamSynchronize(g.copy));
+        return 0;
+    }
+    std::vector<uint8_t> chunk((size_t)std::min<uint64_t>(bytes, 1 << 20), byte); // a memset is a kernel: it would wait for ours
+    for (uint64_t at = 0; at < bytes; at += chunk.size()) {
+        int status = cuda_write(m, device, addr + at, chunk.data(), std::min<uint64_t>(bytes - at, chunk.size()));
+        if (status) return status;
+    }
+    return 0;
+}
+
+int cuda_fill_seeded(weft__machine *m, uint32_t device, uint64_t addr, uint32_t dtype, uint32_t rows, uint32_t cols, uint64_t seed, float scale)
+{
+    if (dtype != WEFT_BF16) return weft__fail(WEFT_EUNSUPPORTED, "%s: seeded weights of type %u; the CUDA kernel takes bf16", m->names[device], dtype);
+    gpu &g = select(m, device);
+    weft__kernel_fill_seeded((void *)addr, rows, cols, seed, scale, g.copy);
+    TRY(cudaGetLastError());
+    TRY(cudaStreamSynchronize(g.copy));
+    return 0;
+}
+
+int cuda_launch(weft__machine *base, const uint64_t *roots)
+{
+    machine *m = self(base);
+    uint32_t d = 0;
+    for (gpu &g : m->gpus) {
+        TRY(cudaSetDevice(g.ordinal));
+        for (uint32_t i = 0; i < g.launch.n_device; i++) g.launch.root[i] = roots[d++];
+        void *args[] = {&g.launch};
+        TRY(cudaLaunchCooperativeKernel(weft__kernel(), dim3(g.blocks), dim3(weft__kernel_threads()), args, weft__kernel_smem(), g.kernel));
+    }
+    m->running = true;
+    return 0;
+}
+
+int cuda_join(weft__machine *base, uint32_t timeout_ms)
+{
+    machine *m = self(base);
+    timespec now, until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000, until.tv_nsec += timeout_ms % 1000 * 1000000L;
+    for (gpu &g : m->gpus)
+        for (;;) {
+            cudaError_t e = cudaStreamQuery(g.kernel);
+            if (e == cudaSuccess) break;
+            if (e != cudaErrorNotReady) return cuda_status(e, "resident kernel");
+            clock_gettime(CLOCK_MONOTONIC, &now);
+            if ((now.tv_sec - until.tv_sec) * 1000000000L + now.tv_nsec - until.tv_nsec > 0)
+                return weft__fail(WEFT_ETIME, "cuda:%d: the kernel has not ended after %u ms", g.ordinal, timeout_ms);
+            timespec nap = {0, 50000};
+            nanosleep(&nap, nullptr);
+        }
+    m->running = false;
+    return 0;
+}
+
+} // namespace
+
+extern "C" const weft__backend weft__backend_cuda = {
+    "cuda",       cuda_open,  cuda_close, cuda_alloc,       cuda_free,   cuda_alloc_shared, cuda_free_shared,
+    cuda_write,   cuda_read,  cuda_fill,  cuda_fill_seeded, cuda_launch, cuda_join,
+};
