@@ -168,7 +168,8 @@ WEFT_API int weft_tensor_write(weft_engine *e, const char *name, const void *src
 WEFT_API int weft_tensor_read(weft_engine *e, const char *name, void *dst, size_t bytes);
 
 /* Fills all work memory, inputs and KV caches too, with one byte: 0xff makes every float a NaN, so that what a step failed
- * to write shows. Packets are spared (a tag from the future stops the engine). No step may be in flight.                 */
+ * to write shows. Packets are spared (a tag from the future stops the engine), and so are page tables. No step may be in
+ * flight.                                                                                                              */
 WEFT_API int weft_engine_poison(weft_engine *e, uint8_t byte);
 
 /* ----------------------------------------------------------------------------------------------------------- steps */

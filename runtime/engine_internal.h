@@ -1,0 +1,81 @@
+/* engine_internal.h: what the engine's files share: engine.c (life), upload.c (device memory), tensors.c, steps.c (doorbell
+ * and watchdog), trace.c. Nothing in them asks what kind of device it has: that is behind backend.h.                    */
+#ifndef WEFT_RUNTIME_ENGINE_INTERNAL_H
+#define WEFT_RUNTIME_ENGINE_INTERNAL_H
+
+#include "../host/error.h"
+#include "../host/image.h"
+#include "backend.h"
+#include "weft.h"
+
+typedef struct weft__alloc { /* device memory to be freed */
+    uint32_t device;
+    uint64_t addr;
+} weft__alloc;
+
+typedef struct weft__flight { /* a step that was submitted; slot seq % WEFT_STEP_RING */
+    uint64_t submit_ns;
+    uint32_t variant, deadline_us;
+} weft__flight;
+
+/* Addresses of one device's structs. */
+typedef struct weft__device_memory {
+    uint64_t weights, work; /* arenas */
+    uint64_t tables;        /* everything else, one allocation; what follows lies in it */
+    uint64_t root, ctl, trace, trace_n, trace_clock, running;
+} weft__device_memory;
+
+struct weft_engine {
+    weft__machine *m;
+    const weft__backend *b;
+    void *image_bytes; /* a copy; img looks into it */
+    weft__image img;
+    uint32_t policy;
+    weft_engine_config config; /* strings and source are not kept */
+
+    weft__alloc *allocs;
+    uint32_t n_alloc, cap_alloc;
+    weft__device_memory mem[WEFT_MAX_DEVICES];
+    weft_mailbox *mailbox;
+    uint64_t mailbox_addr;
+
+    int launched;
+    uint32_t submitted, completed; /* steps; seq of the last one */
+    uint64_t completed_ns;         /* when the host saw it */
+    uint32_t uses[WEFT_MAX_VARIANTS];
+    uint32_t rows[WEFT_MAX_VARIANTS]; /* rows that a variant has */
+    weft__flight flight[WEFT_STEP_RING];
+    uint8_t *variant_of_step; /* with a trace: [seq - 1] */
+    uint32_t cap_variant_of_step;
+
+    int stopped;
+    uint64_t stop_seen_ns; /* when the host first saw that a stop was asked for */
+    weft_report report;
+    uint32_t report_variant;
+    char *report_text;
+};
+
+/* engine.c */
+int weft__engine_alloc(weft_engine *e, uint32_t device, uint64_t bytes, uint64_t *addr); /* freed with the engine */
+int weft__engine_launch(weft_engine *e); /* starts the workers and waits until all have checked in */
+uint64_t weft__host_now_ns(void);
+/* A wait of the host: spins, then yields, then sleeps; n counts its polls from 0. */
+void weft__host_pause(uint32_t n);
+
+/* upload.c */
+int weft__upload(weft_engine *e, const weft_weight_source *source);
+
+/* steps.c */
+int weft__post_stop(weft_engine *e); /* the record that tells the workers to leave; WEFT_EBUSY: no room yet */
+int weft__steps_refresh(weft_engine *e); /* looks for completed steps, aborts and overdue steps; 0 or WEFT_EABORT */
+
+/* report.c */
+void weft__make_report(weft_engine *e); /* e->report is set: makes the text */
+int weft__find_running(weft_engine *e, uint32_t *device, uint32_t *worker, uint32_t *task); /* 1: the first task in a body */
+
+static inline int weft__steps_in_flight(const weft_engine *e) { return e->submitted != e->completed; }
+
+/* Checks a struct that starts with its size: `known` bytes are ours; what lies beyond must be zero. */
+int weft__check_size(const void *s, size_t size, size_t known, const char *name);
+
+#endif
