@@ -8,6 +8,7 @@
 #define WEFT_MEGAKERNEL_CPU_WORKER_H
 
 #include "../tasks/kinds.h"
+#include "clock.h"
 #include "order_c11.h"
 #include "protocol.h"
 
@@ -55,8 +56,6 @@ int weft__spin(weft__worker *w, weft__spin_state *s, const weft__blame *blame);
 
 /* Stops all devices. The first to do so, engine-wide, writes the report. */
 void weft__abort(weft__worker *w, const weft__blame *blame, uint64_t waited_ns);
-
-uint64_t weft__now_ns(void);
 
 /* ------------------------------------------------------------------------------------------------------ cpu_step.c */
 

@@ -49,13 +49,6 @@ int weft_status_exit(int status)
 
 /* ----------------------------------------------------------------------------------------------------------- helpers */
 
-uint64_t weft__host_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void weft__host_pause(uint32_t n)
 {
     if (n < 64) return;
@@ -219,14 +212,14 @@ static int open_devices(weft_engine *e)
 
 static int await_check_in(weft_engine *e)
 {
-    uint64_t until = weft__host_now_ns() + CHECKIN_MS * 1000000ull;
+    uint64_t until = weft__now_ns() + CHECKIN_MS * 1000000ull;
     for (uint32_t d = 0, n = 0; d < e->m->n_device; n++) {
         uint32_t here = weft_ld_acquire_sys(&e->mailbox->resident[d].value); /* released by the device's last worker */
         if (here == e->m->workers[d]) {
             d++;
             continue;
         }
-        if (weft__host_now_ns() > until) {
+        if (weft__now_ns() > until) {
             weft_st_release_sys(&e->mailbox->abort_request.value, WEFT_ABORT_CHECKIN);
             return weft__fail(WEFT_EMACHINE, "%s: not all of its %u workers became resident within %d s; does something else "
                               "hold the device?", e->m->names[d], e->m->workers[d], CHECKIN_MS / 1000);
@@ -281,9 +274,9 @@ int weft_engine_create(const void *image, size_t bytes, const weft_engine_config
 /* 0: every worker has left. */
 static int dismiss_workers(weft_engine *e)
 {
-    uint64_t until = weft__host_now_ns() + LEAVE_MS * 1000000ull;
+    uint64_t until = weft__now_ns() + LEAVE_MS * 1000000ull;
     int status = e->stopped ? 0 : WEFT_EBUSY;
-    for (uint32_t n = 0; status == WEFT_EBUSY && weft__host_now_ns() < until; n++) {
+    for (uint32_t n = 0; status == WEFT_EBUSY && weft__now_ns() < until; n++) {
         weft__host_pause(n);
         status = weft__post_stop(e);
     }

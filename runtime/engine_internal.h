@@ -5,6 +5,7 @@
 
 #include "../host/error.h"
 #include "../host/image.h"
+#include "../megakernel/clock.h"
 #include "backend.h"
 #include "weft.h"
 
@@ -58,7 +59,6 @@ struct weft_engine {
 /* engine.c */
 int weft__engine_alloc(weft_engine *e, uint32_t device, uint64_t bytes, uint64_t *addr); /* freed with the engine */
 int weft__engine_launch(weft_engine *e); /* starts the workers and waits until all have checked in */
-uint64_t weft__host_now_ns(void);
 /* A wait of the host: spins, then yields, then sleeps; n counts its polls from 0. */
 void weft__host_pause(uint32_t n);
 

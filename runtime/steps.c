@@ -35,7 +35,7 @@ static int host_report(weft_engine *e, uint32_t cause)
     uint32_t seq = e->completed + 1;
     *r = (weft_report){.cause = cause, .device = WEFT_NONE, .worker = WEFT_NONE, .step = seq, .task = WEFT_NONE,
                        .counter = WEFT_NONE, .expected = WEFT_NONE, .seen = WEFT_NONE};
-    if (weft__steps_in_flight(e)) r->waited_ns = weft__host_now_ns() - e->flight[slot_of(seq)].submit_ns;
+    if (weft__steps_in_flight(e)) r->waited_ns = weft__now_ns() - e->flight[slot_of(seq)].submit_ns;
     if (cause == WEFT_ABORT_BODY && !weft__find_running(e, &r->device, &r->worker, &r->task)) r->cause = WEFT_ABORT_INTERNAL;
     return set_stopped(e);
 }
@@ -50,7 +50,7 @@ static int check_stop(weft_engine *e)
         return set_stopped(e);
     }
     if (!asked) return 0;
-    uint64_t now = weft__host_now_ns();
+    uint64_t now = weft__now_ns();
     if (e->stop_seen_ns == 0) e->stop_seen_ns = now;
     if (!cause && e->launched && now - e->stop_seen_ns < ANSWER_NS) return 0; /* a wait's own report may be on its way */
     return host_report(e, asked);
@@ -68,7 +68,7 @@ static void look_for_completions(weft_engine *e)
     }
     if (least == e->completed) return;
     e->completed = least;
-    e->completed_ns = weft__host_now_ns();
+    e->completed_ns = weft__now_ns();
 }
 
 /* The oldest step in flight has had its time, and then some: its workers would have reported a wait. */
@@ -77,7 +77,7 @@ static void check_deadline(weft_engine *e)
     const weft__flight *f = &e->flight[slot_of(e->completed + 1)];
     if (!weft__steps_in_flight(e) || !e->launched || f->deadline_us == 0) return;
     uint64_t start = f->submit_ns > e->completed_ns ? f->submit_ns : e->completed_ns;
-    if (weft__host_now_ns() - start < (uint64_t)f->deadline_us * 10 * GRACE_PERCENT) return;
+    if (weft__now_ns() - start < (uint64_t)f->deadline_us * 10 * GRACE_PERCENT) return;
     weft_atom_cas_acq_rel_sys(&e->mailbox->abort_request.value, 0, WEFT_ABORT_BODY);
 }
 
@@ -126,7 +126,7 @@ static void post(weft_engine *e, const weft_step_head *head, const void *payload
     uint32_t words[16];
     memcpy(words, head, sizeof words);
     if (head->payload_bytes) memcpy(r->payload, payload, head->payload_bytes);
-    e->flight[slot_of(head->seq)] = (weft__flight){weft__host_now_ns(), head->variant, head->deadline_us};
+    e->flight[slot_of(head->seq)] = (weft__flight){weft__now_ns(), head->variant, head->deadline_us};
     e->submitted = head->seq;
     weft_record_post(r->head, words, head->seq); /* acquired by device 0's worker 0 */
 }
