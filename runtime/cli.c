@@ -9,18 +9,20 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *text;
 } verbs[] = {
-    {"topo", weft__cli_topo, "what this machine offers: cores, GPUs, and the device specs that fit"},
+    {"tour", weft__cli_tour, "a model's MLP blocks under every strategy, checked, as a table"},
+    {"run", weft__cli_run, "plan, execute, verify, time"},
+    {"plan", weft__cli_plan, "make, check or print an image"},
+    {"trace", weft__cli_trace, "a few steps as a timeline for Perfetto, and a summary"},
+    {"topo", weft__cli_topo, "what this machine offers"},
 };
-enum {
-    N_VERBS = sizeof verbs / sizeof verbs[0]
-};
+static const int n_verbs = sizeof verbs / sizeof verbs[0];
 
 static void print_usage(FILE *to)
 {
     fprintf(to, "usage: weft VERB [options]\n\n"
                 "weft runs GEMM layers as tile tasks that cross GPUs; where there is no GPU, on emulated devices.\n\n"
                 "verbs (weft VERB --help lists the options of each):\n");
-    for (int i = 0; i < N_VERBS; i++)
+    for (int i = 0; i < n_verbs; i++)
         fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].text);
     fprintf(to,
             "\nexit codes: 0 ok, 1 wrong result, 2 usage, 3 not possible on this machine, 4 stopped by the watchdog,\n"
@@ -41,7 +43,7 @@ int main(int argc, char **argv)
         print_usage(stdout);
         return 0;
     }
-    for (int i = 0; i < N_VERBS; i++)
+    for (int i = 0; i < n_verbs; i++)
         if (strcmp(argv[1], verbs[i].name) == 0) return verbs[i].run(argc - 1, argv + 1);
     fprintf(stderr, "weft: unknown verb '%s'\n\n", argv[1]);
     print_usage(stderr);

@@ -39,5 +39,6 @@ int weft__cli_plan(int argc, char **argv);
 int weft__cli_run(int argc, char **argv);
 int weft__cli_trace(int argc, char **argv);
 int weft__cli_bench(int argc, char **argv);
+int weft__cli_tour(int argc, char **argv);
 
 #endif

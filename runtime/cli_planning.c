@@ -1,0 +1,75 @@
+/* cli_planning.c: from a verb's flags to an image. Enters: a graph and flags. Leaves: image bytes (free()), statistics. */
+#include "../host/error.h"
+#include "cli_work.h"
+#include "weft.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "8x132": that many devices and workers, without opening any. */
+static int parse_synthetic(const char *spec, weft__plan_options *opt)
+{
+    unsigned n, workers;
+    char rest;
+    if (sscanf(spec, "%ux%u%c", &n, &workers, &rest) != 2 || n < 1 || n > WEFT_MAX_DEVICES || workers < 1 ||
+        workers > 65535)
+        return weft__fail(WEFT_EUSAGE, "--devices %s: expected DEVICESxWORKERS, up to %u devices", spec,
+                          WEFT_MAX_DEVICES);
+    opt->n_device = n;
+    for (uint32_t d = 0; d < n; d++)
+        opt->workers[d] = workers;
+    return 0;
+}
+
+static int read_devices(const char *spec, weft__plan_options *opt)
+{
+    if (spec && spec[0] >= '0' && spec[0] <= '9') return parse_synthetic(spec, opt);
+    weft_device_info devices[WEFT_MAX_DEVICES];
+    uint32_t n = 0;
+    int status = weft_devices(spec, devices, WEFT_MAX_DEVICES, &n);
+    if (status) return status;
+    if (n > WEFT_MAX_DEVICES) return weft__fail(WEFT_EUSAGE, "--devices %s: over %u devices", spec, WEFT_MAX_DEVICES);
+    opt->n_device = n;
+    for (uint32_t d = 0; d < n; d++)
+        opt->workers[d] = devices[d].workers;
+    return 0;
+}
+
+static int read_wide(const char *text, int32_t *out)
+{
+    if (strcmp(text, "auto") == 0)
+        *out = WEFT__AUTO;
+    else if (strcmp(text, "on") == 0)
+        *out = WEFT__ON;
+    else if (strcmp(text, "off") == 0)
+        *out = WEFT__OFF;
+    else
+        return weft__fail(WEFT_EUSAGE, "--wide %s: expected auto, on or off", text);
+    return 0;
+}
+
+int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **image, uint64_t *bytes,
+                    weft__plan_stats *stats)
+{
+    weft__plan_options opt = weft__plan_defaults();
+    int strategy = weft__strategy_parse(flags->strategy), order = weft__order_parse(flags->order);
+    if (strategy < 0)
+        return weft__fail(WEFT_EUSAGE, "--strategy %s: expected single, cta, microbatch, tp or cta-tp",
+                          flags->strategy);
+    if (order < 0) return weft__fail(WEFT_EUSAGE, "--order %s: expected breadth, critical or grouped", flags->order);
+    int status = read_devices(flags->devices, &opt);
+    if (!status) status = read_wide(flags->wide, &opt.wide);
+    if (status) return status;
+    opt.strategy = (uint32_t)strategy;
+    opt.order = (uint32_t)order;
+    opt.seed = w->options.seed;
+    if (flags->chunks) opt.chunks = flags->chunks;
+    if (flags->tp) opt.tp = flags->tp;
+    if (flags->tile_groups) opt.tile_groups = flags->tile_groups;
+    if (flags->m_tile) opt.m_tile = flags->m_tile;
+    if (flags->split_k) opt.split_k = flags->split_k;
+    if (flags->k_panels) opt.k_panels = flags->k_panels;
+    if (flags->packet_rows != WEFT_NONE) opt.packet_max_rows = flags->packet_rows;
+    return weft__plan(w->graph, &opt, image, bytes, stats);
+}

@@ -1,0 +1,206 @@
+/* cli_work.c: see cli_work.h. */
+#include "cli_work.h"
+
+#include "../host/error.h"
+#include "../host/reference.h"
+#include "../megakernel/cpu_worker.h"
+#include "../tasks/half.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int weft__parse_list(const char *option, const char *text, uint32_t max, uint32_t *out, uint32_t *n)
+{
+    uint32_t used = 0;
+    for (const char *at = text;; at++) {
+        char *end;
+        unsigned long v = strtoul(at, &end, 10);
+        if (*at < '0' || *at > '9' || v < 1 || v > max || (*end && *end != ','))
+            return weft__fail(WEFT_EUSAGE, "%s %s: expected numbers from 1 to %u, separated by commas", option, text,
+                              max);
+        if (used == *n) return weft__fail(WEFT_EUSAGE, "%s %s: more than %u numbers", option, text, *n);
+        out[used++] = (uint32_t)v;
+        if (!*end) break;
+        at = end;
+    }
+    *n = used;
+    return 0;
+}
+
+static int parse_name(const char *option, const char *text, const char *const *names, uint32_t n, uint32_t *out)
+{
+    char all[128] = "";
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = i;
+            return 0;
+        }
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
+    }
+    return weft__fail(WEFT_EUSAGE, "%s %s: expected one of: %s", option, text, all);
+}
+
+static int open_chain(weft__work *w, uint32_t dtype)
+{
+    static const char *const names[] = {"none", "bias", "silu", "gelu"};
+    static const uint32_t epilogues[] = {WEFT_EPI_NONE, WEFT_EPI_BIAS, WEFT_EPI_SILU, WEFT_EPI_GELU};
+    const weft__work_options *o = &w->options;
+    uint32_t widths[256], n = 256, epilogue = 0;
+    int status = weft__parse_list("--chain", o->chain, 1u << 20, widths, &n);
+    if (!status) status = parse_name("--epilogue", o->epilogue, names, 4, &epilogue);
+    if (status) return status;
+    weft__chain chain = {.widths = widths,
+                         .n_width = n,
+                         .repeat = o->layers ? o->layers : 1,
+                         .m = o->batch,
+                         .dtype = dtype,
+                         .seed = o->seed,
+                         .epilogue = epilogues[epilogue]};
+    snprintf(w->text, sizeof w->text, "a chain of %u GEMMs, widths %s", (n - 1) * chain.repeat, o->chain);
+    return weft__graph_chain(&chain, &w->graph);
+}
+
+static int open_seeded_mlp(weft__work *w, uint32_t dtype)
+{
+    const weft__work_options *o = &w->options;
+    uint32_t widths[2], n = 2;
+    int status = weft__parse_list("--mlp", o->mlp, 1u << 20, widths, &n);
+    if (!status && n != 2) status = weft__fail(WEFT_EUSAGE, "--mlp %s: expected two widths", o->mlp);
+    if (status) return status;
+    weft__model model = {.hidden = widths[0],
+                         .intermediate = widths[1],
+                         .layers = o->layers ? o->layers : 1,
+                         .eps = 1e-5f,
+                         .dtype = dtype,
+                         .seed = o->seed};
+    snprintf(w->text, sizeof w->text, "%u MLP block%s with seeded weights, %u -> %u -> %u", model.layers,
+             model.layers == 1 ? "" : "s", widths[0], widths[1], widths[0]);
+    return weft__graph_mlp(&model, o->batch, &w->graph);
+}
+
+static int open_model(weft__work *w, uint32_t dtype)
+{
+    const weft__work_options *o = &w->options;
+    weft__model model;
+    if (strcmp(o->block, "mlp") != 0) return weft__fail(WEFT_EUSAGE, "--block %s: only mlp", o->block);
+    int status = weft__hfmodel_open(o->model, &w->hf);
+    if (!status) status = weft__hfmodel_mlp(&w->hf, o->layers, &model);
+    if (status) return status;
+    model.dtype = dtype;
+    model.seed = o->seed;
+    w->reader = weft__hfmodel_reader(&w->hf);
+    w->has_reader = 1;
+    const char *name = strrchr(o->model, '/');
+    snprintf(w->text, sizeof w->text, "%u MLP blocks of %.60s, %u -> %u -> %u", model.layers,
+             name && name[1] ? name + 1 : o->model, model.hidden, model.intermediate, model.hidden);
+    return weft__graph_mlp(&model, o->batch, &w->graph);
+}
+
+/* The graph's input and output, and an input: uniform in [-1, 1), rounded to its type. */
+static int make_input(weft__work *w)
+{
+    const weft__gtensor *in = NULL, *out = NULL;
+    for (uint32_t t = 0; t < w->graph->n_tensor; t++) {
+        if (w->graph->tensors[t].role == WEFT_ROLE_INPUT) in = &w->graph->tensors[t];
+        if (w->graph->tensors[t].role == WEFT_ROLE_OUTPUT) out = &w->graph->tensors[t];
+    }
+    if (!in || !out) return weft__fail(WEFT_EUSAGE, "the graph has no input or no output");
+    w->rows = in->rows;
+    w->in_cols = in->cols;
+    w->out_cols = out->cols;
+    w->x = malloc((size_t)in->rows * in->cols * sizeof *w->x);
+    if (!w->x) return weft__fail(WEFT_ENOMEM, "an input of %u x %u", in->rows, in->cols);
+    for (uint32_t r = 0; r < in->rows; r++)
+        for (uint32_t c = 0; c < in->cols; c++) {
+            float v = weft_seeded(w->options.seed ^ 0x78696e70u, r, c, 1.0f);
+            w->x[(size_t)r * in->cols + c] = weft_half_to_f32(in->dtype, weft_f32_to_half(in->dtype, v));
+        }
+    return 0;
+}
+
+int weft__work_open(const weft__work_options *options, weft__work *out)
+{
+    static const char *const dtypes[] = {"bf16", "fp16"};
+    uint32_t dtype = 0;
+    *out = (weft__work){.options = *options};
+    int given = !!options->chain + !!options->mlp + !!options->model;
+    if (given != 1)
+        return weft__fail(WEFT_EUSAGE, given ? "--chain, --mlp and --model exclude each other"
+                                             : "what shall be computed? Give --chain, --mlp or --model");
+    int status = parse_name("--dtype", options->dtype, dtypes, 2, &dtype);
+    if (!status)
+        status = options->chain ? open_chain(out, dtype)
+                 : options->mlp ? open_seeded_mlp(out, dtype)
+                                : open_model(out, dtype);
+    if (!status) status = make_input(out);
+    if (status) weft__work_close(out);
+    return status;
+}
+
+void weft__work_close(weft__work *w)
+{
+    weft__graph_free(w->graph);
+    weft__hfmodel_close(&w->hf);
+    free(w->x);
+    free(w->want);
+    *w = (weft__work){0};
+}
+
+typedef struct part { /* rows of the reference that one thread computes */
+    weft__work *w;
+    uint32_t row, n;
+    int status;
+    char message[512]; /* errors are kept per thread */
+} part;
+
+static void *compute_part(void *arg)
+{
+    part *p = arg;
+    const weft__work *w = p->w;
+    p->status = weft__reference_rows(w->graph, w->has_reader ? &w->reader : NULL, w->x + (size_t)p->row * w->in_cols,
+                                     p->n, w->want + (size_t)p->row * w->out_cols);
+    if (p->status) snprintf(p->message, sizeof p->message, "%s", weft__error());
+    return NULL;
+}
+
+static int compute_reference(weft__work *w)
+{
+    enum {
+        MAX_THREADS = 64
+    };
+    pthread_t threads[MAX_THREADS];
+    part parts[MAX_THREADS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t n = cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : (uint32_t)cores, started = 0;
+    if (n > (w->rows + 3) / 4) n = (w->rows + 3) / 4; /* four rows share a read of the weights */
+    int status = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first = (uint32_t)((uint64_t)w->rows * i / n), end = (uint32_t)((uint64_t)w->rows * (i + 1) / n);
+        parts[i] = (part){.w = w, .row = first, .n = end - first};
+        if (pthread_create(&threads[i], NULL, compute_part, &parts[i])) break;
+        started++;
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+        if (parts[i].status) status = weft__fail(parts[i].status, "%s", parts[i].message);
+    }
+    return started < n ? weft__fail(WEFT_EMACHINE, "no thread for the reference") : status;
+}
+
+int weft__work_reference(weft__work *w)
+{
+    if (w->want) return 0;
+    uint64_t start = weft__now_ns();
+    w->want = malloc((size_t)w->rows * w->out_cols * sizeof *w->want);
+    if (!w->want) return weft__fail(WEFT_ENOMEM, "a reference of %u x %u", w->rows, w->out_cols);
+    int status = compute_reference(w);
+    if (status) {
+        free(w->want);
+        w->want = NULL;
+    }
+    w->reference_s = (double)(weft__now_ns() - start) * 1e-9;
+    return status;
+}
