@@ -120,7 +120,7 @@ static int check_tensor_bytes(const weft__image *img, place p, const weft_tensor
 {
     const weft_image_device *dev = &img->devices[t->device];
     const uint64_t arena = t->role == WEFT_ROLE_WEIGHT ? dev->weight_bytes : dev->work_bytes;
-    const uint64_t align = t->role == WEFT_ROLE_PARTIAL ? 64 : 1024;
+    const uint64_t align = t->role == WEFT_ROLE_PARTIAL ? 64 : t->role == WEFT_ROLE_PACKET ? 256 : 1024;
     if (!t->rows || !t->cols || (uint64_t)t->rows * t->cols > 1ull << 40) {
         return bad(p, "rows", t->rows, "rows x cols is not 1..2^40");
     }

@@ -160,7 +160,7 @@ typedef struct weft_tensor {
     uint32_t rows, cols; /* logical: x is m x k, W is n x k, PACKET m x k, PARTIAL splits*m x n, KV and TABLE: see attn */
     uint32_t weight;     /* in weights[], for ROLE_WEIGHT; else WEFT_NONE */
     uint32_t splits;     /* PARTIAL: number of splits, else 1 */
-    uint64_t offset;     /* in its arena, multiple of 1024 (PARTIAL: of 64, it may be one split of a larger buffer) */
+    uint64_t offset;     /* in its arena, multiple of 1024 (PARTIAL: of 64, PACKET: of 256: slices of a buffer) */
     uint64_t bytes;      /* as laid out, padding included */
 } weft_tensor;
 WEFT_STATIC_ASSERT(sizeof(weft_tensor) == 48, "no padding");

@@ -1,0 +1,312 @@
+/* lower.c: ops of the graph become pops: rectangles of GEMMs, each on one device, and the reductions that join them.
+ *
+ *   whole       one device                         x (all), W (all)       -> out, in the memory of its reader
+ *   column      device t of a group of T           x (all), W rows t      -> columns t of out, kept or sent to the reader
+ *   row         device t, reducer r                x columns t, W (r, t)  -> partial sums in r's memory
+ *               reducer r, reader e                partials of all t      -> columns r of out in e's memory
+ *
+ * Slices begin at multiples of 64 columns, so that a slice of a tensor is a run of its memory. A pair of GEMMs of which the
+ * second alone reads the first is split by columns, then by rows: the tensor between them never leaves its device.
+ * Where several devices read what one GEMM writes, and for split K, the sums go through partials as well.               */
+#include "plan_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct slice {
+    uint32_t first, n; /* columns */
+} slice;
+
+/* Slice t of T of `cols` columns, in units of 64. */
+static slice slice_of(uint32_t cols, uint32_t t, uint32_t of)
+{
+    const uint64_t units = weft_div_up(cols, 64), a = units * t / of * 64, b = units * (t + 1) / of * 64;
+    const uint32_t end = b < cols ? (uint32_t)b : cols;
+    return (slice){(uint32_t)a, a < end ? end - (uint32_t)a : 0};
+}
+
+typedef struct ctx {
+    weft__plan_state *p;
+    uint32_t gop;
+    const weft__gop *o;
+    uint32_t name; /* of the op, in strings */
+    uint32_t dtype, k, cols;
+    uint64_t dests; /* devices that read out */
+    uint8_t *sliced;  /* [n_tensor]: out of a column split that stays where it is */
+    uint32_t *reader; /* [n_tensor]: the op that reads it, WEFT_NONE if none does, SEVERAL if more than one */
+} ctx;
+
+#define SEVERAL (WEFT_NONE - 1)
+
+static uint32_t find(const weft__plan_state *p, uint32_t gt, uint32_t device)
+{
+    for (uint32_t i = p->gt_first[gt]; i != WEFT_NONE; i = p->tensors[i].next) {
+        if (p->tensors[i].t.device == device) return i;
+    }
+    return WEFT_NONE;
+}
+
+static uint32_t find_weight(const weft__plan_state *p, uint32_t gt, uint32_t device, slice rows, slice cols)
+{
+    for (uint32_t i = p->gt_first[gt]; i != WEFT_NONE; i = p->tensors[i].next) {
+        const weft_tensor *t = &p->tensors[i].t;
+        const weft_weight *w = &p->weights[t->weight];
+        if (t->device != device || t->rows != rows.n || t->cols != cols.n) continue;
+        if (w->row0 == rows.first && w->col0 == cols.first) return i;
+    }
+    return WEFT_NONE;
+}
+
+static int gt_name(weft__plan_state *p, uint32_t gt, uint32_t *name)
+{
+    int rc = p->gt_name[gt] == WEFT_NONE ? weft__plan_string(p, p->g->tensors[gt].name, &p->gt_name[gt]) : 0;
+    *name = p->gt_name[gt];
+    return rc;
+}
+
+/* The base of an activation on a device; `cols` of it if this is a slice. */
+static int activation(weft__plan_state *p, uint32_t gt, uint32_t device, uint32_t cols, uint32_t *id)
+{
+    if ((*id = find(p, gt, device)) != WEFT_NONE) return 0;
+    const weft__gtensor *g = &p->g->tensors[gt];
+    uint32_t role = g->role;
+    if (role == WEFT_ROLE_OUTPUT && device != p->group_of[g->producer]) role = WEFT_ROLE_ACT;
+    weft_tensor t = {.device = (uint16_t)device, .dtype = g->dtype, .layout = (uint8_t)p->act_layout, .role = (uint8_t)role,
+                     .rows = g->rows, .cols = cols, .weight = WEFT_NONE, .splits = 1};
+    int rc = gt_name(p, gt, &t.name);
+    return rc ? rc : weft__base_new(p, &t, gt, id);
+}
+
+static int weight_source(weft__plan_state *p, const weft__gtensor *g, uint32_t row0, uint32_t col0, uint32_t *id)
+{
+    weft_weight w = {.fill = g->source.fill, .a = WEFT_NONE, .b = WEFT_NONE, .gain = WEFT_NONE, .seed = g->source.seed,
+                     .scale = g->source.scale, .row0 = row0, .col0 = col0};
+    int rc = g->source.a ? weft__plan_string(p, g->source.a, &w.a) : 0;
+    if (!rc && g->source.b) rc = weft__plan_string(p, g->source.b, &w.b);
+    if (!rc && g->source.gain) rc = weft__plan_string(p, g->source.gain, &w.gain);
+    if (!rc) rc = weft__plan_grow(p, (void **)&p->weights, p->n_weight, 1, &p->cap_weight, sizeof *p->weights);
+    if (rc) return rc;
+    *id = p->n_weight;
+    p->weights[p->n_weight++] = w;
+    return 0;
+}
+
+/* A rectangle of a weight (a GEMM's, or a bias, which is one row of fp32) on a device. */
+static int weight(weft__plan_state *p, uint32_t gt, uint32_t device, slice rows, slice cols, uint32_t *id)
+{
+    if ((*id = find_weight(p, gt, device, rows, cols)) != WEFT_NONE) return 0;
+    const weft__gtensor *g = &p->g->tensors[gt];
+    weft_tensor t = {.device = (uint16_t)device, .dtype = g->dtype, .role = WEFT_ROLE_WEIGHT, .rows = rows.n, .cols = cols.n,
+                     .splits = 1, .layout = g->dtype == WEFT_FP32 ? WEFT_LAYOUT_ROW : WEFT_LAYOUT_ATOM};
+    int rc = weight_source(p, g, rows.first, cols.first, &t.weight);
+    if (!rc) rc = gt_name(p, gt, &t.name);
+    return rc ? rc : weft__base_new(p, &t, gt, id);
+}
+
+static int add_pop(const ctx *c, const weft_op *op)
+{
+    weft__plan_state *p = c->p;
+    int rc = weft__plan_grow(p, (void **)&p->pops, p->n_pop, 1, &p->cap_pop, sizeof *p->pops);
+    if (rc) return rc;
+    weft__pop *pop = &p->pops[p->n_pop];
+    *pop = (weft__pop){.op = *op, .gop = c->gop, .next_writer = WEFT_NONE};
+    weft__tile_pop(p, pop);
+    const uint32_t written = op->flags & WEFT_OP_PARTIAL ? op->partial : op->out;
+    weft__ptensor *base = &p->tensors[p->tensors[written].base];
+    pop->next_writer = base->first_writer;
+    base->first_writer = p->n_pop++;
+    return 0;
+}
+
+static weft_op blank(const ctx *c, uint32_t device, uint32_t kind, uint32_t n, uint32_t k)
+{
+    return (weft_op){.name = c->name, .device = (uint16_t)device, .kind = (uint8_t)kind, .dtype = (uint8_t)c->dtype,
+                     .m = c->p->m, .n = n, .k = k, .m_tile = c->p->m_tile, .n_split = 1, .split_kb = weft_div_up(k, 64),
+                     .x = WEFT_NONE, .w = WEFT_NONE, .out = WEFT_NONE, .aux = WEFT_NONE, .scale = WEFT_NONE,
+                     .pk_x = WEFT_NONE, .pk_out = WEFT_NONE, .pk_aux = WEFT_NONE, .partial = WEFT_NONE};
+}
+
+static weft_op gemm(const ctx *c, uint32_t device, uint32_t n, uint32_t k)
+{
+    return blank(c, device, c->p->wide ? WEFT_KIND_GEMM_WIDE : WEFT_KIND_GEMM_STREAM, n, k);
+}
+
+/* Rows of W that make columns s of out. */
+static slice w_rows(const ctx *c, slice s)
+{
+    if (c->o->epilogue != WEFT_EPI_GATED_SILU) return s;
+    return (slice){2 * s.first, 2 * (uint32_t)weft_round_up64(s.n, 8)};
+}
+
+/* The second input of the epilogue for columns s of out. */
+static int set_aux(const ctx *c, weft_op *op, slice s)
+{
+    weft__plan_state *p = c->p;
+    uint32_t base;
+    if (c->o->aux == WEFT_NONE) return 0;
+    if (c->o->epilogue == WEFT_EPI_BIAS) {
+        return weight(p, c->o->aux, op->device, (slice){0, 1}, s, &op->aux);
+    }
+    int rc = activation(p, c->o->aux, op->device, c->cols, &base);
+    return rc ? rc : weft__view_new(p, base, s.first, s.n, 0, &op->aux);
+}
+
+/* Columns s of out on the device that reads it. */
+static int set_out(const ctx *c, weft_op *op, uint32_t reader, slice s)
+{
+    uint32_t base;
+    int rc = activation(c->p, c->o->out, reader, c->cols, &base);
+    return rc ? rc : weft__view_new(c->p, base, s.first, s.n, 0, &op->out);
+}
+
+static int new_partial(const ctx *c, uint32_t device, uint32_t n, uint32_t splits, uint32_t *id)
+{
+    weft_tensor t = {.name = WEFT_NONE, .device = (uint16_t)device, .dtype = WEFT_FP32, .layout = WEFT_LAYOUT_PARTIAL,
+                     .role = WEFT_ROLE_PARTIAL, .rows = c->p->m, .cols = n, .weight = WEFT_NONE, .splits = splits};
+    return weft__base_new(c->p, &t, WEFT_NONE, id);
+}
+
+/* Reductions of a partial that hold columns s of out: one for each reader. */
+static int reduce_to_all(const ctx *c, uint32_t device, uint32_t partial, slice s)
+{
+    int rc = 0;
+    for (uint32_t e = 0; e < c->p->opt->n_device && !rc; e++) {
+        if (!(c->dests >> e & 1)) continue;
+        weft_op op = blank(c, device, WEFT_KIND_REDUCE, w_rows(c, s).n, c->k);
+        op.epilogue = c->o->epilogue;
+        op.partial = partial;
+        op.n_split = c->p->tensors[partial].t.splits;
+        rc = set_aux(c, &op, s);
+        if (!rc) rc = set_out(c, &op, e, s);
+        if (!rc) rc = add_pop(c, &op);
+    }
+    return rc;
+}
+
+/* Columns s of out from all of x, on one device: straight into the reader's memory, or through partials. */
+static int lower_columns(const ctx *c, uint32_t device, slice s)
+{
+    weft__plan_state *p = c->p;
+    const slice rows = w_rows(c, s);
+    const uint32_t blocks = weft_div_up(c->k, 64), split = p->opt->split_k > 1 && !c->o->norm ? p->opt->split_k : 1;
+    const int several = __builtin_popcountll(c->dests) > 1;
+    weft_op op = gemm(c, device, rows.n, c->k);
+    op.split_kb = weft_div_up(blocks, split < blocks ? split : blocks);
+    op.n_split = weft_div_up(blocks, op.split_kb);
+    int rc = activation(p, c->o->x, device, c->k, &op.x);
+    if (!rc) rc = weight(p, c->o->w, device, rows, (slice){0, c->k}, &op.w);
+    if (rc) return rc;
+    if (op.n_split == 1 && !several) {
+        op.flags = c->o->norm ? WEFT_OP_NORM : 0;
+        op.eps = c->o->eps;
+        op.epilogue = c->o->epilogue;
+        rc = set_aux(c, &op, s);
+        if (!rc) rc = set_out(c, &op, (uint32_t)__builtin_ctzll(c->dests), s);
+        return rc ? rc : add_pop(c, &op);
+    }
+    if (c->o->norm) {
+        return weft__fail(WEFT_EUSAGE, "plan: op %s: devices 0x%llx all read it, but it normalises its input, so its sums "
+                          "can't be sent to several devices", c->o->name, (unsigned long long)c->dests);
+    }
+    op.flags = WEFT_OP_PARTIAL;
+    rc = new_partial(c, device, rows.n, op.n_split, &op.partial);
+    if (!rc) rc = add_pop(c, &op);
+    return rc ? rc : reduce_to_all(c, device, op.partial, s);
+}
+
+/* Columns s of out, kept on the device that makes them: all that device reads of the tensor. */
+static int lower_kept(const ctx *c, uint32_t device, slice s)
+{
+    const slice rows = w_rows(c, s);
+    weft_op op = gemm(c, device, rows.n, c->k);
+    op.flags = c->o->norm ? WEFT_OP_NORM : 0;
+    op.eps = c->o->eps;
+    op.epilogue = c->o->epilogue;
+    int rc = activation(c->p, c->o->x, device, c->k, &op.x);
+    if (!rc) rc = weight(c->p, c->o->w, device, rows, (slice){0, c->k}, &op.w);
+    if (!rc) rc = set_aux(c, &op, s);
+    if (!rc) rc = activation(c->p, c->o->out, device, s.n, &op.out);
+    return rc ? rc : add_pop(c, &op);
+}
+
+/* x is cut over the group: device t adds its share of every reducer's columns into that reducer's memory. */
+static int lower_rows(const ctx *c, uint32_t first, uint32_t of)
+{
+    weft__plan_state *p = c->p;
+    uint32_t shares = 0;
+    for (uint32_t t = 0; t < of; t++) shares += slice_of(c->k, t, of).n > 0;
+    for (uint32_t r = 0; r < of; r++) {
+        const slice s = slice_of(c->cols, r, of), rows = w_rows(c, s);
+        uint32_t partial, split = 0;
+        if (!s.n) continue;
+        int rc = new_partial(c, first + r, rows.n, shares, &partial);
+        for (uint32_t t = 0; t < of && !rc; t++) {
+            const slice ks = slice_of(c->k, t, of);
+            if (!ks.n) continue;
+            weft_op op = gemm(c, first + t, rows.n, ks.n);
+            op.flags = WEFT_OP_PARTIAL;
+            rc = activation(p, c->o->x, first + t, ks.n, &op.x);
+            if (!rc) rc = weight(p, c->o->w, first + t, rows, ks, &op.w);
+            if (!rc) rc = weft__view_new(p, partial, 0, rows.n, split++, &op.partial);
+            if (!rc) rc = add_pop(c, &op);
+        }
+        if (!rc) rc = reduce_to_all(c, first + r, partial, s);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+/* Is out read by one op alone, as x, in the same group, by an op that can take it in slices? */
+static int stays_sliced(const ctx *c)
+{
+    const weft__graph *g = c->p->g;
+    const uint32_t reader = c->reader[c->o->out];
+    if (g->tensors[c->o->out].role != WEFT_ROLE_ACT || reader >= g->n_op) return 0;
+    return g->ops[reader].x == c->o->out && !g->ops[reader].norm && c->p->group_of[reader] == c->p->group_of[c->gop];
+}
+
+static int lower_op(ctx *c)
+{
+    weft__plan_state *p = c->p;
+    const uint32_t first = p->group_of[c->gop], of = p->group;
+    int rc = weft__plan_string(p, c->o->name, &c->name);
+    if (rc) return rc;
+    c->dtype = p->g->tensors[c->o->x].dtype;
+    c->k = p->g->tensors[c->o->x].cols;
+    c->cols = p->g->tensors[c->o->out].cols;
+    c->dests = p->gt_need[c->o->out];
+    if (!c->dests) c->dests = 1ull << first; /* nobody reads it */
+    if (of == 1) return lower_columns(c, first, (slice){0, c->cols});
+    if (c->sliced[c->o->x]) return lower_rows(c, first, of);
+    c->sliced[c->o->out] = (uint8_t)stays_sliced(c);
+    for (uint32_t t = 0; t < of && !rc; t++) {
+        const slice s = slice_of(c->cols, t, of);
+        if (!s.n) continue;
+        rc = c->sliced[c->o->out] ? lower_kept(c, first + t, s) : lower_columns(c, first + t, s);
+    }
+    return rc;
+}
+
+static void note_reader(ctx *c, uint32_t gt)
+{
+    if (gt != WEFT_NONE) c->reader[gt] = c->reader[gt] == WEFT_NONE ? c->gop : SEVERAL;
+}
+
+int weft__lower(weft__plan_state *p)
+{
+    const uint32_t n = p->g->n_tensor;
+    ctx c = {.p = p, .sliced = calloc(n + 1, 1), .reader = malloc((n + 1) * sizeof(uint32_t))};
+    int rc = c.sliced && c.reader ? 0 : weft__fail(WEFT_ENOMEM, "plan: %u tensors", n);
+    if (!rc) memset(c.reader, 0xff, (n + 1) * sizeof(uint32_t));
+    for (c.gop = 0; c.gop < p->g->n_op && !rc; c.gop++) {
+        note_reader(&c, p->g->ops[c.gop].x);
+        note_reader(&c, p->g->ops[c.gop].aux);
+    }
+    for (c.gop = 0; c.gop < p->g->n_op && !rc; c.gop++) {
+        c.o = &p->g->ops[c.gop];
+        rc = lower_op(&c);
+    }
+    free(c.sliced);
+    free(c.reader);
+    return rc;
+}

@@ -1,0 +1,111 @@
+/* plan_internal.h: a plan in the making, between the graph and the image.
+ *
+ * place.c turns ops of the graph into *pops*, each on one device, with *ptensors*, each in one device's memory. Every task of
+ * a pop writes one rectangle of one ptensor. A ptensor is a *base*, with memory of its own, or a *view* of a slice of a base.
+ * Readiness belongs to bases: a base is cut into cells (row panels x column panels), one counter a cell, in the memory of the
+ * device on which the base lies; whoever writes into a cell signals it, whoever reads waits for it.                      */
+#ifndef WEFT_HOST_PLAN_INTERNAL_H
+#define WEFT_HOST_PLAN_INTERNAL_H
+
+#include "../tasks/layout.h"
+#include "error.h"
+#include "plan.h"
+
+typedef struct weft__ptensor {
+    weft_tensor t;        /* as in the image */
+    uint32_t gt;          /* tensor of the graph, or WEFT_NONE */
+    uint32_t next;        /* next ptensor of the same gt */
+    uint32_t base;        /* itself, if it is a base */
+    uint32_t col0, split0;/* of a view: where it begins in its base */
+    uint32_t row_panel, col_panel; /* a cell's rows and columns */
+    uint32_t n_col;       /* cells across; down: weft_div_up(rows, row_panel) */
+    uint32_t counter0;    /* first cell's counter on the tensor's device */
+    uint32_t packets;     /* base of its packets, or WEFT_NONE */
+    uint32_t first_writer;/* pops that write into it: linked by next_writer */
+    uint32_t level;       /* one more than the highest level of its writers */
+    uint8_t read;         /* some task waits for it: it has counters */
+} weft__ptensor;
+
+typedef struct weft__pop {
+    weft_op op;           /* as in the image; tensor fields are ptensor indices */
+    uint32_t gop;
+    uint32_t local;       /* index in its device's op table */
+    uint32_t level;       /* longest chain of pops before it */
+    uint32_t next_writer;
+    uint32_t groups;      /* 16-row groups a task takes */
+    uint32_t n_mt, n_nt;  /* tiles down and across; times op.n_split */
+    uint32_t cost_ns;     /* of a whole task */
+    uint8_t wait_aux;     /* its aux is not ordered by what it waits for anyway */
+} weft__pop;
+
+/* Order works on units: the tasks of one pop for one row tile (GEMM graphs), or the tasks of one op (MIX, NOP). */
+typedef struct weft__unit {
+    uint64_t key[2];
+    uint32_t pop, mt;
+} weft__unit;
+
+typedef struct weft__plan_state {
+    const weft__graph *g;
+    const weft__plan_options *opt;
+    weft__ptensor *tensors;
+    weft__pop *pops;
+    weft_weight *weights;
+    char *strings;
+    uint32_t n_tensor, n_pop, n_weight, n_string;
+    uint32_t cap_tensor, cap_pop, cap_weight, cap_string;
+    uint32_t *gt_first;   /* [g->n_tensor]: list of ptensors of a tensor of the graph */
+    uint32_t *gt_name;    /* [g->n_tensor]: its name in strings */
+    uint64_t *gt_need;    /* [g->n_tensor]: devices that read all of it */
+    uint32_t *group_of;   /* [g->n_op]: first device of the group that runs an op */
+    uint32_t group;       /* devices a group */
+    uint32_t m;           /* rows of the batch */
+    uint32_t wide, m_tile, chunk_rows, chunks, act_layout;
+    uint32_t strategy_name;
+    weft__unit *units;    /* in global order */
+    uint32_t n_unit;
+    uint64_t counters[WEFT_MAX_DEVICES]; /* so far */
+    uint64_t n_signal, n_wait, n_remote, remote_bytes;
+    uint64_t peak_bytes, live_bytes;
+} weft__plan_state;
+
+/* Room for one more element of an array that grows by doubling. */
+int weft__plan_grow(weft__plan_state *p, void **array, uint32_t n, uint32_t more, uint32_t *cap, size_t elem);
+int weft__plan_string(weft__plan_state *p, const char *s, uint32_t *offset);
+
+/* tile.c: the shape of tiles for the whole plan, then of one pop's (needs op filled). */
+int weft__tile_plan(weft__plan_state *p);
+void weft__tile_pop(const weft__plan_state *p, weft__pop *pop);
+
+/* cost.c: estimates, for balance and order. Not a promise. */
+uint32_t weft__cost_task(const weft_op *op, uint32_t groups, uint32_t rows, uint32_t kb);
+
+/* place.c, lower.c: pops and ptensors of a GEMM graph. */
+int weft__place(weft__plan_state *p);
+int weft__lower(weft__plan_state *p);
+int weft__base_new(weft__plan_state *p, const weft_tensor *t, uint32_t gt, uint32_t *id);
+int weft__view_new(weft__plan_state *p, uint32_t base, uint32_t col0, uint32_t cols, uint32_t split, uint32_t *id);
+
+/* counters.c: packets, counters and levels of a GEMM graph; then what one task waits for and signals. */
+enum { WEFT__MAX_K_PANELS = 32, WEFT__MAX_EDGES = 3 * WEFT__MAX_K_PANELS };
+typedef struct weft__tile {
+    uint32_t mt, nt, split;         /* which */
+    uint32_t m0, rows, g0, ng, kb0, nkb; /* where */
+} weft__tile;
+typedef struct weft__edges {
+    uint32_t n_wait, n_signal;
+    weft_wait wait[WEFT__MAX_EDGES];     /* arrivals are filled in by weft__finish */
+    weft_signal signal[WEFT__MAX_EDGES]; /* so is scope */
+} weft__edges;
+int weft__packets(weft__plan_state *p);
+int weft__counters(weft__plan_state *p);
+void weft__tile_edges(const weft__plan_state *p, const weft__pop *pop, const weft__tile *tile, weft__edges *e);
+
+/* order.c: units in a global topological order. */
+int weft__order_units(weft__plan_state *p);
+
+/* emit.c, dag.c: the image, but for what finish.c derives: arrivals, scopes, dependency lists, order. */
+int weft__emit(weft__plan_state *p, weft__image_writer *w);
+int weft__dag_emit(weft__plan_state *p, weft__image_writer *w);
+int weft__finish(weft__image_writer *w);
+
+#endif

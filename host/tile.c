@@ -1,0 +1,89 @@
+/* tile.c: how large a task is.
+ *
+ * Enters: options, rows, and for each pop its shape. Leaves: one row tile and one layout of activations for the whole plan (so
+ * that row panels of all tensors coincide), and for each pop how many 16-row groups of W a task takes.                  */
+#include "plan_internal.h"
+
+enum { WIDE_ROWS = 128, WIDE_GROUPS = 16, STREAM_ROWS = 64, STREAM_GROUPS = 8, AUTO_STREAM_GROUPS = 4 };
+
+static int is_rows(uint32_t rows) { return rows && rows % 8 == 0; }
+
+static uint32_t up8(uint32_t v) { return (v + 7) / 8 * 8; }
+
+/* Rows of a chunk, as a multiple of the row tile. Several chunks must divide M; tiles shrink for them. */
+static int choose_chunks(weft__plan_state *p)
+{
+    const weft__plan_options *o = p->opt;
+    p->chunks = 1;
+    p->chunk_rows = p->m_tile;
+    if (o->strategy != WEFT__MICROBATCH) return 0;
+    const uint32_t unit = p->wide ? WIDE_ROWS : 8, most = weft_div_up(p->m, unit);
+    uint32_t want = o->chunks ? o->chunks : 2 * o->n_device;
+    if (want > most) want = most;
+    const uint32_t rows = (uint32_t)weft_round_up64(weft_div_up(p->m, want), unit);
+    if (p->wide || rows <= p->m_tile) {
+        if (!p->wide) p->m_tile = rows;
+        p->chunk_rows = rows;
+    } else {
+        p->chunk_rows = (uint32_t)weft_round_up64(rows, p->m_tile);
+    }
+    p->chunks = weft_div_up(p->m, p->chunk_rows);
+    return 0;
+}
+
+int weft__tile_plan(weft__plan_state *p)
+{
+    const weft__plan_options *o = p->opt;
+    if (o->m_tile && !is_rows(o->m_tile)) {
+        return weft__fail(WEFT_EUSAGE, "plan: m_tile %u is not a multiple of 8", o->m_tile);
+    }
+    const uint32_t chunks = o->strategy == WEFT__MICROBATCH ? o->chunks : 1; /* small ones are not worth wide tasks */
+    p->wide = o->wide == WEFT__ON || (o->wide == WEFT__AUTO && p->m >= WIDE_ROWS && (!o->m_tile || o->m_tile == WIDE_ROWS) &&
+                                      chunks <= weft_div_up(p->m, WIDE_ROWS));
+    if (p->wide && o->m_tile && o->m_tile != WIDE_ROWS) {
+        return weft__fail(WEFT_EUSAGE, "plan: m_tile %u, but wide tasks take 128 rows", o->m_tile);
+    }
+    if (!p->wide && o->m_tile > STREAM_ROWS) {
+        return weft__fail(WEFT_EUSAGE, "plan: m_tile %u, but streaming tasks take at most 64 rows", o->m_tile);
+    }
+    const uint32_t most = p->wide ? WIDE_GROUPS : STREAM_GROUPS;
+    if (o->tile_groups > most) {
+        return weft__fail(WEFT_EUSAGE, "plan: tile_groups %u, a task takes at most %u", o->tile_groups, most);
+    }
+    const uint32_t tiles = weft_div_up(p->m, STREAM_ROWS);
+    p->m_tile = p->wide ? WIDE_ROWS : o->m_tile ? o->m_tile : up8(weft_div_up(p->m, tiles));
+    p->act_layout = p->wide ? WEFT_LAYOUT_PANEL : WEFT_LAYOUT_FRAG;
+    return choose_chunks(p);
+}
+
+/* The most groups a task may take while there are tasks for all workers; one where M is 1, so that all finish together. */
+static uint32_t choose_groups(const weft__plan_state *p, const weft__pop *pop, uint32_t groups)
+{
+    const uint32_t workers = p->opt->workers[pop->op.device], others = pop->n_mt * pop->op.n_split;
+    if (p->opt->tile_groups) return p->opt->tile_groups;
+    if (!p->wide && p->m == 1) return 1;
+    uint32_t t = p->wide ? WIDE_GROUPS : AUTO_STREAM_GROUPS;
+    while (t > 1 && (uint64_t)weft_div_up(groups, t) * others < workers) t /= 2;
+    return t;
+}
+
+/* A reduction takes the blocks that its GEMMs leave: one counter a block. */
+static uint32_t reduce_groups(const weft__plan_state *p, const weft__pop *pop)
+{
+    uint32_t most = 1, w = p->tensors[p->tensors[pop->op.partial].base].first_writer;
+    for (; w != WEFT_NONE; w = p->pops[w].next_writer) {
+        if (p->pops[w].groups > most) most = p->pops[w].groups;
+    }
+    return most;
+}
+
+void weft__tile_pop(const weft__plan_state *p, weft__pop *pop)
+{
+    const uint32_t groups = weft_div_up(pop->op.n, 16), rows = p->m < pop->op.m_tile ? p->m : pop->op.m_tile;
+    pop->n_mt = weft_div_up(p->m, pop->op.m_tile);
+    const int reduce = pop->op.kind == WEFT_KIND_REDUCE;
+    pop->groups = reduce ? reduce_groups(p, pop) : choose_groups(p, pop, groups);
+    if (pop->groups > groups) pop->groups = groups;
+    pop->n_nt = weft_div_up(groups, pop->groups);
+    pop->cost_ns = weft__cost_task(&pop->op, pop->groups, rows, pop->op.split_kb);
+}
