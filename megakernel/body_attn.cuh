@@ -70,7 +70,7 @@ WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_
 // Merges the eight warps' states of queries h0 .. h0 + 3 and writes the unit's partial result.
 WEFT_DEV void attn_merge(const cta &c, const weft_slot &s, const attn_unit &u, const attn_state &a, uint32_t hpk, uint32_t h0, const consumer &t)
 {
-    float *all = (float *)c.sm->scratch;
+    float *all = (float *)smem()->scratch;
     consumer_sync(); // the round before has been read
     uint32_t h = t.lane / 4;
     if (h >= h0 && h < h0 + ATTN_MERGE_HEADS) {
@@ -108,11 +108,11 @@ WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
         for (uint32_t tok = u.first; tok < u.last; tok += ATTN_PAGE_TOKENS, page++, t.it += 2) {
             uint32_t k = t.it % PAGES, v = (t.it + 1) % PAGES, from = (t.warp % 4) * 16, n = u.last - tok;
             if (page % 2 == group) {
-                if (!await(c, &c.sm->full[k], page_parity(t.it)) || !await(c, &c.sm->full[v], page_parity(t.it + 1))) return false;
-                if (from < n) attn_tokens(a, q, c.sm->page[k], c.sm->page[v], from, n - from, scale, t.lane);
+                if (!await(c, &smem()->full[k], page_parity(t.it)) || !await(c, &smem()->full[v], page_parity(t.it + 1))) return false;
+                if (from < n) attn_tokens(a, q, smem()->page[k], smem()->page[v], from, n - from, scale, t.lane);
             }
-            release_page(c.sm, t.it);
-            release_page(c.sm, t.it + 1);
+            release_page(t.it);
+            release_page(t.it + 1);
         }
         a.sum += __shfl_xor_sync(~0u, a.sum, 1);
         a.sum += __shfl_xor_sync(~0u, a.sum, 2);
@@ -126,7 +126,7 @@ WEFT_DEV bool body_attn_combine(const cta &c, weft_slot &s, consumer &t)
 {
     if (!await_all(c, s)) return false;
     uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], hpk = s.op.param[ATTN_HEADS] / kv_heads, tid = t.warp * 32 + t.lane;
-    const weft_step_attn *step = (const weft_step_attn *)c.ctl->ring[step_of(c, s).seq % WEFT_STEP_RING].payload;
+    const weft_step_attn *step = (const weft_step_attn *)smem()->ctl->ring[step_of(c, s).seq % WEFT_STEP_RING].payload;
     for (uint32_t i = s.task.tile[0]; i < s.task.tile[0] + s.task.tile[1]; i++) {
         uint32_t seq = i / kv_heads, head = i % kv_heads;
         if (seq >= ld_cg32(&step->n_seq)) break;

@@ -9,7 +9,7 @@ WEFT_DEV bool body_nop(const cta &c, weft_slot &s, consumer &t)
     if (!await_all(c, s)) return false;
     if (s.task.cost_ns == 0 || t.warp != 0) return true;
     for (uint64_t t0 = clock_ns(); clock_ns() - t0 < s.task.cost_ns;)
-        if (lds_relaxed(&c.sm->leave)) return false;
+        if (lds_relaxed(&smem()->leave)) return false;
     return true;
 }
 
@@ -19,7 +19,7 @@ WEFT_DEV bool body_mix(const cta &c, weft_slot &s, consumer &t)
     if (t.warp != 0 || t.lane != 0) return true;
     const uint32_t *a = (const uint32_t *)queue_of(c, s).args + s.task.tile[0];
     uint32_t h = a[0], n_in = a[1];
-    for (uint32_t i = 0; i < n_in; i++) h = weft_mix_step(h, ld_cg32((const uint32_t *)c.dev->work[c.device] + a[2 + i]));
+    for (uint32_t i = 0; i < n_in; i++) h = weft_mix_step(h, ld_cg32((const uint32_t *)c.dev->work[smem()->device] + a[2 + i]));
     const uint32_t *out = a + 2 + n_in;
     for (uint32_t i = 0; i < out[0]; i++) ((uint32_t *)c.dev->work[out[1 + 2 * i]])[out[2 + 2 * i]] = h;
     return true;

@@ -135,7 +135,7 @@ template <int MT, int G> WEFT_DEV bool finish_groups(const cta &c, weft_slot &s,
     bool norm = s.op.flags & WEFT_OP_NORM;
     uint32_t r = t.lane % 16, col = t.warp * 2 + t.lane / 16;
     for (uint32_t i = 0; i < s.task.tile[2] * ROUNDS; i++, t.round ^= 1) {
-        float *part = (float *)(c.sm->scratch + t.round * (SCRATCH_BYTES / 2));
+        float *part = (float *)(smem()->scratch + t.round * (SCRATCH_BYTES / 2));
         float *p = part + (t.warp * PAIR * 8 + t.lane % 4 * 2) * COL + t.lane / 4;
 #pragma unroll
         for (int k = 0; k < G * ROUNDS; k++) // registers have no index: find round i's
@@ -184,9 +184,9 @@ template <int MT, int G, bool PACKET> WEFT_DEV bool stream_task(const cta &c, we
             for (int g = 0; g < G; g++) {
                 if (g >= (int)ng) break;
                 uint32_t p = t.it % PAGES;
-                if (!await(c, &c.sm->full[p], page_parity(t.it))) return false;
-                if (ch * 8 + t.warp < reader.nkb) mma_page(acc[g], c.sm->page[p], x[u], t.warp, t.lane);
-                release_page(c.sm, t.it);
+                if (!await(c, &smem()->full[p], page_parity(t.it))) return false;
+                if (ch * 8 + t.warp < reader.nkb) mma_page(acc[g], smem()->page[p], x[u], t.warp, t.lane);
+                release_page(t.it);
                 t.it++;
             }
             if (!reader.start(x[u], ch + AHEAD)) return false;

@@ -27,7 +27,7 @@ WEFT_DEV bool store_wide(const cta &c, weft_slot &s, const float (&acc)[128], ui
 {
     constexpr uint32_t ROW = 40; // floats: 32 and padding against bank conflicts
     static_assert(CONSUMER_WARPS * 16 * ROW * sizeof(float) <= SCRATCH_BYTES, "a warp's part of scratch");
-    float *mine = (float *)c.sm->scratch + t.warp * 16 * ROW;
+    float *mine = (float *)smem()->scratch + t.warp * 16 * ROW;
     uint32_t m = row + t.lane / 2;
     for (uint32_t r = 0; r * 2 < s.task.tile[2]; r++) {
         __syncwarp();
@@ -54,8 +54,8 @@ WEFT_DEV bool body_gemm_wide(const cta &c, weft_slot &s, consumer &t)
 {
     uint32_t nkb = s.task.tile[3] >> 16, group = t.warp / 4;
     for (; t.it % 3 != 0; t.it++) { // as the loader does
-        if (!await(c, &c.sm->full[t.it % PAGES], page_parity(t.it))) return false;
-        release_page(c.sm, t.it);
+        if (!await(c, &smem()->full[t.it % PAGES], page_parity(t.it))) return false;
+        release_page(t.it);
     }
     float acc[128], ss = 0;
 #pragma unroll
@@ -63,19 +63,19 @@ WEFT_DEV bool body_gemm_wide(const cta &c, weft_slot &s, consumer &t)
     bool ok = true; // no way out of the loop: wgmma in flight must not meet divergence; an abort runs it dry
     for (uint32_t kb = 0; kb < nkb; kb++, t.it += 3) {
         uint32_t p = t.it % PAGES, parity = page_parity(t.it);
-        for (uint32_t i = 0; i < 3; i++) ok &= await(c, &c.sm->full[p + i], parity);
-        uint64_t a = wgmma_desc(smem_addr(c.sm->page[p + 2]) + group * 8192), b = wgmma_desc(smem_addr(c.sm->page[p]));
+        for (uint32_t i = 0; i < 3; i++) ok &= await(c, &smem()->full[p + i], parity);
+        uint64_t a = wgmma_desc(smem_addr(smem()->page[p + 2]) + group * 8192), b = wgmma_desc(smem_addr(smem()->page[p]));
         wgmma_fence();
 #pragma unroll
         for (uint32_t k = 0; k < 4; k++) wgmma_m64n256k16(acc, a + k * 2, b + k * 2, 1);
         wgmma_commit();
-        if (s.op.flags & WEFT_OP_NORM) ss += squares_of_page(c.sm->page[p + 2], t.warp * 16 + t.lane / 2, t.lane % 2);
+        if (s.op.flags & WEFT_OP_NORM) ss += squares_of_page(smem()->page[p + 2], t.warp * 16 + t.lane / 2, t.lane % 2);
         wgmma_wait<1>();
         if (kb > 0)
-            for (uint32_t i = 0; i < 3; i++) release_page(c.sm, t.it - 3 + i);
+            for (uint32_t i = 0; i < 3; i++) release_page(t.it - 3 + i);
     }
     wgmma_wait<0>();
-    for (uint32_t i = 0; i < 3 && nkb > 0; i++) release_page(c.sm, t.it - 3 + i);
+    for (uint32_t i = 0; i < 3 && nkb > 0; i++) release_page(t.it - 3 + i);
     if (!ok) return false;
     float norm = 1.0f; // of row lane / 2, which squares_of_page has shared between two lanes
     if (s.op.flags & WEFT_OP_NORM) norm = rsqrtf((ss + __shfl_xor_sync(~0u, ss, 1)) / (float)s.op.k + s.op.eps);

@@ -55,14 +55,19 @@ struct cta_smem {
     uint64_t slot_full[SLOTS], slot_done[SLOTS], slot_free[SLOTS];
     uint32_t ticket[WEFT_MAX_VARIANTS]; // push: the fetcher's, next in each variant's ring
     uint32_t leave;
-};
-static_assert(sizeof(cta_smem) <= 232448 - 1024, "fits beside the alignment slack");
-
-struct cta { // what every thread of a worker knows
-    const weft_dev *dev;
-    weft_ctl *ctl; // of its own device
-    cta_smem *sm;
     uint32_t device, worker;
+    weft_ctl *ctl; // of this device
+};
+static_assert(sizeof(cta_smem) <= 232448 - 1024, "what an SM has, less what the system takes");
+
+WEFT_DEV cta_smem *smem(void)
+{
+    extern __shared__ __align__(1024) uint8_t raw[];
+    return (cta_smem *)raw;
+}
+
+struct cta { // what every thread of a worker knows; the rest is in shared memory
+    const weft_dev *dev;
 };
 
 WEFT_DEV weft_ctl *peer_ctl(const cta &c, uint32_t d) { return (weft_ctl *)c.dev->ctl[d]; }
@@ -71,7 +76,7 @@ WEFT_DEV uint32_t *counter_word(const weft_queue_rt &q, uint32_t device, uint32_
 {
     return &((weft_line *)q.words[device])[counter].value;
 }
-WEFT_DEV const weft_step_head &step_of(const cta &c, const weft_slot &s) { return c.sm->step[s.step]; }
+WEFT_DEV const weft_step_head &step_of(const cta &c, const weft_slot &s) { return smem()->step[s.step]; }
 WEFT_DEV const weft_queue_rt &queue_of(const cta &c, const weft_slot &s) { return c.dev->queue[step_of(c, s).variant]; }
 
 // ----------------------------------------------------------------------------------------------- how a wait ends
@@ -84,10 +89,10 @@ struct stall { // what a wait would report
 // that no caller's state has to live in memory.
 WEFT_DEV void give_up(cta c, uint32_t step, stall w, uint64_t waited_ns)
 {
-    sts_relaxed(&c.sm->leave, 1);
+    sts_relaxed(&smem()->leave, 1);
     if (weft_atom_cas_acq_rel_sys(&peer_ctl(c, 0)->abort.value, 0, w.cause) == 0) {
         weft_report *r = &mailbox(c)->report;
-        r->cause = w.cause, r->device = c.device, r->worker = c.worker, r->step = step;
+        r->cause = w.cause, r->device = smem()->device, r->worker = smem()->worker, r->step = step;
         r->task = w.task, r->counter = w.counter, r->expected = w.expected, r->seen = w.seen;
         r->waited_ns = waited_ns;
         weft_st_release_sys(&mailbox(c)->abort.value, w.cause); // host: acquires in the engine before it reads the report
@@ -98,9 +103,9 @@ WEFT_DEV void give_up(cta c, uint32_t step, stall w, uint64_t waited_ns)
 // Looks at everything that may end a wait: returns when it began (ns; first call: now), or 0 to leave.
 WEFT_DEV uint64_t poll_slow(cta c, uint64_t since, bool ask_host, uint32_t seq, uint32_t deadline_us, stall w)
 {
-    if (lds_relaxed(&c.sm->leave)) return 0;
-    if (weft_ld_relaxed_sys(&c.ctl->abort.value) != 0) {
-        sts_relaxed(&c.sm->leave, 1);
+    if (lds_relaxed(&smem()->leave)) return 0;
+    if (weft_ld_relaxed_sys(&smem()->ctl->abort.value) != 0) {
+        sts_relaxed(&smem()->leave, 1);
         return 0;
     }
     uint64_t now = clock_ns();
@@ -137,7 +142,7 @@ WEFT_DEV bool keep_polling(const cta &c, poll &p, const weft_step_head &step, co
 WEFT_DEV bool await(const cta &c, uint64_t *bar, uint32_t parity)
 {
     while (!mbar_try_wait(bar, parity))
-        if (lds_relaxed(&c.sm->leave)) return false;
+        if (lds_relaxed(&smem()->leave)) return false;
     return true;
 }
 
@@ -153,7 +158,7 @@ WEFT_DEV bool await_free(const cta &c, uint64_t *bar, uint32_t n, uint32_t ring)
 WEFT_DEV bool await_ready(const cta &c, weft_slot &s, uint32_t chunk)
 {
     while (lds_acquire(&s.ready) <= chunk)
-        if (lds_relaxed(&c.sm->leave)) return false;
+        if (lds_relaxed(&smem()->leave)) return false;
     return true;
 }
 WEFT_DEV bool await_all(const cta &c, weft_slot &s) { return await_ready(c, s, READY_ALL - 1); }
@@ -161,10 +166,10 @@ WEFT_DEV bool await_all(const cta &c, weft_slot &s) { return await_ready(c, s, R
 WEFT_DEV void consumer_sync(void) { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMERS) : "memory"); }
 
 // Consumer: one page is read.
-WEFT_DEV void release_page(cta_smem *sm, uint32_t it)
+WEFT_DEV void release_page(uint32_t it)
 {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) mbar_arrive(&sm->empty[it % PAGES]);
+    if (threadIdx.x % 32 == 0) mbar_arrive(&smem()->empty[it % PAGES]);
 }
 
 #endif

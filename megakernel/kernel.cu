@@ -28,21 +28,23 @@ WEFT_DEV void consume(const cta &c)
     consumer t;
     t.warp = threadIdx.x / 32 - 4, t.lane = threadIdx.x % 32;
     for (uint32_t n = 0;; n++) {
-        weft_slot &s = c.sm->slot[n % SLOTS];
-        if (!await(c, &c.sm->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) return;
-        bool clock = c.dev->trace_cap && t.warp == 0 && t.lane == 0;
+        weft_slot &s = smem()->slot[n % SLOTS];
+        if (!await(c, &smem()->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) return;
+        bool first = t.warp == 0 && t.lane == 0, clock = c.dev->trace_cap && first;
         if (clock) s.t_start = clock_ticks();
+        if (first) weft_st_relaxed_sys(&((weft_line *)c.dev->running)[smem()->worker].value, s.flags & SLOT_EMPTY ? WEFT_NONE : s.id);
         bool ok = s.flags & SLOT_EMPTY ? await_all(c, s) : run_body(c, s, t);
         if (!ok) return;
         if (clock) s.t_end = clock_ticks();
         __syncwarp();
-        if (t.lane == 0) mbar_arrive(&c.sm->slot_done[n % SLOTS]); // what the warp stored happens before: signal_static
+        if (t.lane == 0) mbar_arrive(&smem()->slot_done[n % SLOTS]); // what the warp stored happens before: signal_static
     }
 }
 
-WEFT_DEV void set_up(const cta &c)
+WEFT_DEV void set_up(const cta &c, uint32_t worker)
 {
-    cta_smem *sm = c.sm;
+    cta_smem *sm = smem();
+    sm->device = c.dev->device, sm->worker = worker, sm->ctl = (weft_ctl *)c.dev->ctl[c.dev->device];
     for (uint32_t i = 0; i < PAGES; i++) mbar_init(&sm->full[i], 1), mbar_init(&sm->empty[i], CONSUMER_WARPS);
     for (uint32_t i = 0; i < SLOTS; i++)
         mbar_init(&sm->slot_full[i], 1), mbar_init(&sm->slot_done[i], CONSUMER_WARPS), mbar_init(&sm->slot_free[i], 3);
@@ -50,24 +52,20 @@ WEFT_DEV void set_up(const cta &c)
     sm->leave = 0;
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     if (c.dev->trace_cap) {
-        weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + c.worker;
+        weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + smem()->worker;
         k->ticks0 = clock_ticks(), k->ns0 = clock_ns();
     }
-    uint32_t before = weft_atom_add_acq_rel_sys(&c.ctl->checkin.value, 1);
-    if (before + 1 == c.dev->n_worker) weft_st_release_sys(&mailbox(c)->resident[c.device].value, c.dev->n_worker);
+    uint32_t before = weft_atom_add_acq_rel_sys(&smem()->ctl->checkin.value, 1);
+    if (before + 1 == c.dev->n_worker) weft_st_release_sys(&mailbox(c)->resident[smem()->device].value, c.dev->n_worker);
 }
 
 __global__ void __launch_bounds__(CTA_THREADS, 1) weft_resident(const __grid_constant__ weft__launch launch)
 {
-    extern __shared__ uint8_t raw[];
     uint32_t i = 0;
     while (blockIdx.x >= launch.first[i + 1]) i++;
     cta c;
     c.dev = (const weft_dev *)launch.root[i];
-    c.sm = (cta_smem *)(raw + ((1024 - (smem_addr(raw) & 1023)) & 1023));
-    c.device = c.dev->device, c.worker = blockIdx.x - launch.first[i];
-    c.ctl = (weft_ctl *)c.dev->ctl[c.device];
-    if (threadIdx.x == 0) set_up(c);
+    if (threadIdx.x == 0) set_up(c, blockIdx.x - launch.first[i]);
     __syncthreads();
     if (threadIdx.x < 128) {
         regs_dec<56>();
@@ -97,7 +95,7 @@ __global__ void fill_seeded(uint16_t *dst, uint32_t rows, uint32_t cols, uint64_
 
 const void *weft__kernel(void) { return (const void *)weft_resident; }
 unsigned weft__kernel_threads(void) { return CTA_THREADS; }
-unsigned weft__kernel_smem(void) { return sizeof(cta_smem) + 1024; }
+unsigned weft__kernel_smem(void) { return sizeof(cta_smem); }
 void weft__kernel_fill_seeded(void *dst, uint32_t rows, uint32_t cols, uint64_t seed, float scale, void *stream)
 {
     fill_seeded<<<1024, 256, 0, (cudaStream_t)stream>>>((uint16_t *)dst, rows, cols, seed, scale);

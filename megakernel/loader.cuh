@@ -18,9 +18,9 @@ struct loader {
 // The page for load `it`: free, and few enough others on their way. One thread or a whole warp.
 WEFT_DEV bool await_page(const cta &c, const loader &l, uint32_t it)
 {
-    if (!await_free(c, &c.sm->empty[it % PAGES], it, PAGES)) return false;
+    if (!await_free(c, &smem()->empty[it % PAGES], it, PAGES)) return false;
     uint32_t before = it - l.in_flight;
-    return it < l.in_flight || await(c, &c.sm->full[before % PAGES], page_parity(before));
+    return it < l.in_flight || await(c, &smem()->full[before % PAGES], page_parity(before));
 }
 
 WEFT_DEV bool load_stream(const cta &c, loader &l, const weft_slot &s)
@@ -32,9 +32,9 @@ WEFT_DEV bool load_stream(const cta &c, loader &l, const weft_slot &s)
         uint32_t bytes = min(8u, nkb - kb) * WEFT_ATOM_BYTES;
         for (uint32_t g = 0; g < ng; g++, l.it++) {
             if (!await_page(c, l, l.it)) return false;
-            uint64_t *bar = &c.sm->full[l.it % PAGES];
+            uint64_t *bar = &smem()->full[l.it % PAGES];
             mbar_arrive_expect(bar, bytes);
-            bulk_load(c.sm->page[l.it % PAGES], w + ((uint64_t)g * kb_total + kb) * WEFT_ATOM_BYTES, bytes, bar);
+            bulk_load(smem()->page[l.it % PAGES], w + ((uint64_t)g * kb_total + kb) * WEFT_ATOM_BYTES, bytes, bar);
         }
     }
     return true;
@@ -50,24 +50,24 @@ WEFT_DEV bool load_wide(const cta &c, loader &l, weft_slot &s)
     const uint8_t *x = (const uint8_t *)s.op.x + ((uint64_t)kb0 * row_atoms + m0 / 16) * WEFT_ATOM_BYTES;
     for (; l.it % 3 != 0; l.it++) { // pages that no stage can use pass through empty
         if (!await_page(c, l, l.it)) return false;
-        if (lane == 0) mbar_arrive(&c.sm->full[l.it % PAGES]);
+        if (lane == 0) mbar_arrive(&smem()->full[l.it % PAGES]);
     }
     if (!__all_sync(~0u, await_all(c, s))) return false;
     fence_proxy_async_global(); // x was written by ordinary stores
     for (uint32_t kb = 0; kb < nkb; kb++, l.it += 3) {
         uint32_t p = l.it % PAGES;
         for (uint32_t i = 0; i < 3; i++)
-            if (!await_free(c, &c.sm->empty[p + i], l.it + i, PAGES)) return false;
+            if (!await_free(c, &smem()->empty[p + i], l.it + i, PAGES)) return false;
         if (lane < 3) {
             uint32_t atoms = lane == 2 ? ra : ng < 8 * lane ? 0 : min(8u, ng - 8 * lane);
-            mbar_arrive_expect(&c.sm->full[p + lane], atoms * WEFT_ATOM_BYTES);
+            mbar_arrive_expect(&smem()->full[p + lane], atoms * WEFT_ATOM_BYTES);
         }
         __syncwarp();
         if (lane < ng)
-            bulk_load(c.sm->page[p] + lane * WEFT_ATOM_BYTES, w + (uint64_t)kb * WEFT_ATOM_BYTES, WEFT_ATOM_BYTES,
-                      &c.sm->full[p + lane / 8]);
+            bulk_load(smem()->page[p] + lane * WEFT_ATOM_BYTES, w + (uint64_t)kb * WEFT_ATOM_BYTES, WEFT_ATOM_BYTES,
+                      &smem()->full[p + lane / 8]);
         if (lane == 31)
-            bulk_load(c.sm->page[p + 2], x + (uint64_t)kb * row_atoms * WEFT_ATOM_BYTES, ra * WEFT_ATOM_BYTES, &c.sm->full[p + 2]);
+            bulk_load(smem()->page[p + 2], x + (uint64_t)kb * row_atoms * WEFT_ATOM_BYTES, ra * WEFT_ATOM_BYTES, &smem()->full[p + 2]);
     }
     return true;
 }
@@ -82,9 +82,9 @@ WEFT_DEV bool load_attn(const cta &c, loader &l, weft_slot &s)
             const uint8_t *kv = share.page(u, t);
             for (uint32_t half = 0; half < 2; half++, l.it++) { // K, then V
                 if (!await_page(c, l, l.it)) return false;
-                uint64_t *bar = &c.sm->full[l.it % PAGES];
+                uint64_t *bar = &smem()->full[l.it % PAGES];
                 mbar_arrive_expect(bar, WEFT_PAGE_BYTES);
-                bulk_load(c.sm->page[l.it % PAGES], kv + half * WEFT_PAGE_BYTES, WEFT_PAGE_BYTES, bar);
+                bulk_load(smem()->page[l.it % PAGES], kv + half * WEFT_PAGE_BYTES, WEFT_PAGE_BYTES, bar);
             }
         }
     return true;
@@ -97,8 +97,8 @@ WEFT_DEV void load_loop(const cta &c)
     uint32_t lane = threadIdx.x % 32;
     bool ok = true;
     for (uint32_t n = 0; ok; n++) {
-        weft_slot &s = c.sm->slot[n % SLOTS];
-        if (!await(c, &c.sm->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) break;
+        weft_slot &s = smem()->slot[n % SLOTS];
+        if (!await(c, &smem()->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) break;
         uint32_t kind = s.flags & SLOT_EMPTY ? WEFT_KIND_NOP : s.task.kind;
         if (kind == WEFT_KIND_GEMM_WIDE) {
             ok = load_wide(c, l, s);
@@ -109,11 +109,11 @@ WEFT_DEV void load_loop(const cta &c)
             l.it = __shfl_sync(~0u, l.it, 0);
         }
         __syncwarp();
-        if (lane == 0) mbar_arrive(&c.sm->slot_free[n % SLOTS]);
+        if (lane == 0) mbar_arrive(&smem()->slot_free[n % SLOTS]);
     }
     // Shared memory must outlive the copies that are on their way into it.
     for (uint32_t i = l.it > PAGES ? l.it - PAGES : 0; i < l.it; i++)
-        while (!mbar_try_wait(&c.sm->full[i % PAGES], page_parity(i))) {}
+        while (!mbar_try_wait(&smem()->full[i % PAGES], page_parity(i))) {}
 }
 
 #endif

@@ -43,12 +43,12 @@ WEFT_DEV bool forward_step(const cta &c, uint32_t s)
 WEFT_DEV bool await_step(const cta &c, fetcher &f)
 {
     uint32_t lane = threadIdx.x % 32, s = f.step + 1;
-    if (c.device == 0 && c.worker == 0 && !forward_step(c, s)) return false;
+    if (smem()->device == 0 && smem()->worker == 0 && !forward_step(c, s)) return false;
     poll p;
-    while (!weft_reached(weft_ld_acquire_gpu(&c.ctl->published.value), s)) { // released in forward_step
+    while (!weft_reached(weft_ld_acquire_gpu(&smem()->ctl->published.value), s)) { // released in forward_step
         if (!keep_polling_for(c, p, s, 0, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
     }
-    if (lane < 16) ((uint32_t *)&c.sm->step[s % STEPS])[lane] = (uint32_t)c.ctl->ring[s % WEFT_STEP_RING].head[lane];
+    if (lane < 16) ((uint32_t *)&smem()->step[s % STEPS])[lane] = (uint32_t)smem()->ctl->ring[s % WEFT_STEP_RING].head[lane];
     __syncwarp();
     f.step = s;
     return true;
@@ -58,7 +58,7 @@ WEFT_DEV bool await_step(const cta &c, fetcher &f)
 WEFT_DEV bool put_slot(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_t id, uint32_t flags)
 {
     uint32_t lane = threadIdx.x % 32;
-    weft_slot &s = c.sm->slot[f.n % SLOTS];
+    weft_slot &s = smem()->slot[f.n % SLOTS];
     uint4 part;
     const weft_op_rt *op = nullptr;
     if (id != WEFT_NONE) {
@@ -71,7 +71,7 @@ WEFT_DEV bool put_slot(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_
     }
     uint4 oppart;
     if (op && lane < sizeof(weft_op_rt) / 16) oppart = __ldg((const uint4 *)op + lane);
-    if (!await_free(c, &c.sm->slot_free[f.n % SLOTS], f.n, SLOTS)) return false;
+    if (!await_free(c, &smem()->slot_free[f.n % SLOTS], f.n, SLOTS)) return false;
     if (id != WEFT_NONE) {
         if (lane < 4) ((uint4 *)&s.task)[lane] = part;
         if (lane < sizeof(weft_op_rt) / 16) ((uint4 *)&s.op)[lane] = oppart;
@@ -81,14 +81,14 @@ WEFT_DEV bool put_slot(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_
         s.t_pop = c.dev->trace_cap ? clock_ticks() : 0;
     }
     __syncwarp();
-    if (lane == 0) mbar_arrive(&c.sm->slot_full[f.n % SLOTS]);
+    if (lane == 0) mbar_arrive(&smem()->slot_full[f.n % SLOTS]);
     f.n++;
     return true;
 }
 
 WEFT_DEV bool fetch_static(const cta &c, fetcher &f, const weft_queue_rt *q)
 {
-    const uint32_t *first = (const uint32_t *)q->list_first + c.worker, *list = (const uint32_t *)q->list;
+    const uint32_t *first = (const uint32_t *)q->list_first + smem()->worker, *list = (const uint32_t *)q->list;
     uint32_t i = __ldg(first), end = __ldg(first + 1), lane = threadIdx.x % 32, ids = 0;
     if (i == end) return put_slot(c, f, q, WEFT_NONE, SLOT_FIRST | SLOT_LAST);
     for (uint32_t k = 0; i < end; i++, k++) {
@@ -104,11 +104,11 @@ WEFT_DEV bool await_gate(const cta &c, const weft_step_head &step)
 {
     uint32_t before = step.seq - 1, all = c.dev->base + c.dev->n_worker * before, seen;
     poll p;
-    while (!weft_reached(seen = weft_ld_acquire_gpu(&c.ctl->done.value), all)) // released in finish_step, by each worker
-        if (!keep_polling(c, p, step, {WEFT_ABORT_GATE, WEFT_NONE, c.device, all, seen})) return false;
+    while (!weft_reached(seen = weft_ld_acquire_gpu(&smem()->ctl->done.value), all)) // released in finish_step, by each worker
+        if (!keep_polling(c, p, step, {WEFT_ABORT_GATE, WEFT_NONE, smem()->device, all, seen})) return false;
     for (uint32_t d = 0; d < c.dev->n_device; d++) {
-        if (d == c.device || !(c.dev->peers >> d & 1)) continue;
-        while (!weft_reached(seen = weft_ld_acquire_sys(&c.ctl->finished[d].value), before)) // finish_step, last worker of d
+        if (d == smem()->device || !(c.dev->peers >> d & 1)) continue;
+        while (!weft_reached(seen = weft_ld_acquire_sys(&smem()->ctl->finished[d].value), before)) // finish_step, last worker of d
             if (!keep_polling(c, p, step, {WEFT_ABORT_GATE, WEFT_NONE, d, before, seen})) return false;
     }
     return true;
@@ -126,47 +126,69 @@ WEFT_DEV void push_task(const cta &c, const weft_queue_rt &q, uint32_t id, bool 
 
 WEFT_DEV void take_ticket(const cta &c, const weft_queue_rt *q, uint32_t v)
 {
-    if (threadIdx.x % 32 == 0) c.sm->ticket[v] = weft_atom_add_relaxed_gpu(&((weft_line *)q->heads)[0].value, 1);
+    if (threadIdx.x % 32 == 0) smem()->ticket[v] = weft_atom_add_relaxed_gpu(&((weft_line *)q->heads)[0].value, 1);
     __syncwarp();
 }
 
-// Takes the next ticket of the ring and waits for its slot. *id = WEFT_NONE: the step has no more tasks for this worker.
+// This worker's ticket, as a position among the step's tasks; n_task or more: it belongs to a later step, and is kept.
+WEFT_DEV uint32_t ticket_position(const cta &c, fetcher &f, const weft_queue_rt *q)
+{
+    const weft_step_head &step = smem()->step[f.step % STEPS];
+    if (!(f.holds >> step.variant & 1)) take_ticket(c, q, step.variant);
+    f.holds |= 1u << step.variant;
+    return smem()->ticket[step.variant] - c.dev->base - q->n_task * (step.uses - 1);
+}
+
+// Waits for the task of this worker's ticket, then takes the next ticket. *id = WEFT_NONE: the step has no more.
 WEFT_DEV bool pop_task(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_t *id)
 {
-    const weft_step_head &step = c.sm->step[f.step % STEPS];
-    uint32_t v = step.variant, end = c.dev->base + q->n_task * step.uses;
-    if (!(f.holds >> v & 1)) {
-        take_ticket(c, q, v);
-        f.holds |= 1u << v;
-    }
-    uint32_t t = c.sm->ticket[v];
     *id = WEFT_NONE;
-    if (weft_reached(t, end)) return true; // a ticket of a later step: keep it
+    if (ticket_position(c, f, q) >= q->n_task) return true;
+    const weft_step_head &step = smem()->step[f.step % STEPS];
+    uint32_t t = smem()->ticket[step.variant];
     const uint64_t *slot = (const uint64_t *)q->ring + (t & q->ring_mask);
     uint64_t got;
     poll p;
     while ((uint32_t)((got = weft_ld_acquire_b64_sys(slot)) >> 32) != t || (uint32_t)got == WEFT_NONE) // push_task
         if (!keep_polling(c, p, step, {WEFT_ABORT_QUEUE, WEFT_NONE, WEFT_NONE, t, (uint32_t)(got >> 32)})) return false;
     *id = (uint32_t)got;
-    take_ticket(c, q, v);
+    __syncwarp();
+    take_ticket(c, q, step.variant);
     return true;
+}
+
+// Keeps a worker from taking more than two tasks that it can't run yet: another may be idle.
+WEFT_DEV bool await_idle(const cta &c, const fetcher &f)
+{
+    return f.n < 2 || await(c, &smem()->slot_done[(f.n - 2) % SLOTS], slot_parity(f.n - 2));
+}
+
+WEFT_DEV bool fetch_fifo(const cta &c, fetcher &f, const weft_queue_rt *q)
+{
+    for (uint32_t flags = SLOT_FIRST;; flags = 0) {
+        if (!await_idle(c, f)) return false;
+        uint32_t i = ticket_position(c, f, q);
+        if (i >= q->n_task) return put_slot(c, f, q, WEFT_NONE, flags | SLOT_LAST);
+        uint32_t id = __ldg((const uint32_t *)q->list + i);
+        __syncwarp();
+        take_ticket(c, q, smem()->step[f.step % STEPS].variant);
+        if (!put_slot(c, f, q, id, flags)) return false;
+    }
 }
 
 WEFT_DEV bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt *q)
 {
     uint32_t lane = threadIdx.x % 32, flags = SLOT_FIRST;
-    if (c.worker == 0) {
-        if (!__all_sync(~0u, await_gate(c, c.sm->step[f.step % STEPS]))) return false;
+    if (smem()->worker == 0) {
+        if (!__all_sync(~0u, await_gate(c, smem()->step[f.step % STEPS]))) return false;
         for (uint32_t i = lane; i < q->n_ready0; i += 32) push_task(c, *q, ((const uint32_t *)q->ready0)[i], false);
     }
-    for (;;) {
-        // A popped task waits for nobody else: take the next one only when the last but one is done.
-        if (f.n >= 2 && !await(c, &c.sm->slot_done[(f.n - 2) % SLOTS], slot_parity(f.n - 2))) return false;
+    for (;; flags = 0) {
+        if (!await_idle(c, f)) return false;
         uint32_t id;
         if (!pop_task(c, f, q, &id)) return false;
         if (id == WEFT_NONE) return put_slot(c, f, q, WEFT_NONE, flags | SLOT_LAST);
         if (!put_slot(c, f, q, id, flags)) return false;
-        flags = 0;
     }
 }
 
@@ -175,13 +197,15 @@ WEFT_DEV void fetch_loop(const cta &c)
     fetcher f;
     for (;;) {
         if (!await_step(c, f)) return;
-        const weft_step_head &step = c.sm->step[f.step % STEPS];
+        const weft_step_head &step = smem()->step[f.step % STEPS];
         if (step.flags & WEFT_STEP_STOP) {
             put_slot(c, f, nullptr, WEFT_NONE, SLOT_EXIT);
             return;
         }
         const weft_queue_rt *q = &c.dev->queue[step.variant];
-        bool ok = c.dev->policy == WEFT_POLICY_PUSH ? fetch_push(c, f, q) : fetch_static(c, f, q);
+        bool ok = c.dev->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q)
+                  : c.dev->policy == WEFT_POLICY_FIFO ? fetch_fifo(c, f, q)
+                                                      : fetch_push(c, f, q);
         if (!ok) return;
         if (f.step == c.dev->max_steps) {
             put_slot(c, f, nullptr, WEFT_NONE, SLOT_EXIT);
@@ -211,7 +235,7 @@ WEFT_DEV bool await_counters(const cta &c, weft_slot &s)
     for (uint32_t i = 0; i < s.task.n_wait; i++) {
         weft_wait w = wait_of(q, s.task, i);
         if (w.due) sts_release(&s.ready, w.due); // chunks before `due` may go: acquired in await_ready
-        const uint32_t *word = counter_word(q, c.device, w.counter);
+        const uint32_t *word = counter_word(q, smem()->device, w.counter);
         uint32_t target = c.dev->base + (step.uses - w.lag) * w.arrivals, seen;
         bool sys = scope_of(q, w.counter) == WEFT_SCOPE_SYS;
         poll p;
@@ -228,16 +252,16 @@ WEFT_DEV void wait_loop(const cta &c)
 {
     if (threadIdx.x % 32 != 0) return;
     for (uint32_t n = 0;; n++) {
-        weft_slot &s = c.sm->slot[n % SLOTS];
-        if (!await(c, &c.sm->slot_full[n % SLOTS], slot_parity(n))) return;
+        weft_slot &s = smem()->slot[n % SLOTS];
+        if (!await(c, &smem()->slot_full[n % SLOTS], slot_parity(n))) return;
         if (s.flags & SLOT_EXIT) return;
         if (s.flags & SLOT_FIRST && !await_gate(c, step_of(c, s))) return;
-        bool waits = !(s.flags & SLOT_EMPTY) && c.dev->policy == WEFT_POLICY_STATIC &&
+        bool waits = !(s.flags & SLOT_EMPTY) && c.dev->policy <= WEFT_POLICY_FIFO &&
                      !(s.task.kind == WEFT_KIND_GEMM_STREAM && s.op.flags & WEFT_OP_X_PACKET);
         if (waits && !await_counters(c, s)) return;
         if (c.dev->trace_cap) s.t_ready = clock_ticks();
         sts_release(&s.ready, READY_ALL); // acquired in await_ready
-        mbar_arrive(&c.sm->slot_free[n % SLOTS]);
+        mbar_arrive(&smem()->slot_free[n % SLOTS]);
     }
 }
 
@@ -263,6 +287,13 @@ WEFT_DEV void signal_static(const cta &c, const weft_slot &s)
     }
 }
 
+WEFT_DEV uint32_t waits_of_this_step(const weft_queue_rt &q, const weft_task &t)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t.n_wait; i++) n += wait_of(q, t, i).lag == 0;
+    return n;
+}
+
 // Push: the last to arrive on a counter arrives on each task of its list; the last to arrive there pushes the task.
 // All of it happens in the memory of the device that waits, at .sys if it is another one.
 WEFT_DEV void signal_push(const cta &c, const weft_slot &s)
@@ -281,7 +312,7 @@ WEFT_DEV void signal_push(const cta &c, const weft_slot &s)
         if (old + 1 != c.dev->base + step.uses * k.arrivals) continue;
         for (uint32_t j = lane; j < k.n_dep; j += 32) {
             uint32_t id = ((const uint32_t *)q.deps)[k.dep + j];
-            uint32_t waits = ((const weft_task *)q.tasks)[id].n_wait;
+            uint32_t waits = waits_of_this_step(q, ((const weft_task *)q.tasks)[id]);
             if (waits > 1) {
                 uint32_t *pending = (uint32_t *)q.pending + id;
                 uint32_t before = sys ? weft_atom_add_acq_rel_sys(pending, 1) : weft_atom_add_acq_rel_gpu(pending, 1);
@@ -296,27 +327,27 @@ WEFT_DEV void signal_push(const cta &c, const weft_slot &s)
 // This worker has done its share of the step. The last worker of the device tells the peers and the host.
 WEFT_DEV void finish_step(const cta &c, const weft_step_head &step)
 {
-    uint32_t old = weft_atom_add_acq_rel_gpu(&c.ctl->done.value, 1); // acquired in await_gate
+    uint32_t old = weft_atom_add_acq_rel_gpu(&smem()->ctl->done.value, 1); // acquired in await_gate
     if (old + 1 != c.dev->base + c.dev->n_worker * step.seq) return;
     if (c.dev->n_device > 1)
         for (uint32_t d = 0; d < c.dev->n_device; d++)
-            weft_st_release_sys(&peer_ctl(c, d)->finished[c.device].value, step.seq); // acquired in await_gate
-    weft_st_release_sys(&mailbox(c)->completed[c.device].value, step.seq); // acquired by the host in steps.c
+            weft_st_release_sys(&peer_ctl(c, d)->finished[smem()->device].value, step.seq); // acquired in await_gate
+    weft_st_release_sys(&mailbox(c)->completed[smem()->device].value, step.seq); // acquired by the host in steps.c
 }
 
 WEFT_DEV void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)
 {
-    weft_line *n = (weft_line *)c.dev->trace_n + c.worker;
+    weft_line *n = (weft_line *)c.dev->trace_n + smem()->worker;
     uint32_t i = n->value;
     if (i < c.dev->trace_cap) {
-        weft_trace_record *r = (weft_trace_record *)c.dev->trace + (uint64_t)c.worker * c.dev->trace_cap + i;
-        r->step = step_of(c, s).seq, r->task = s.id, r->device = (uint16_t)c.device, r->worker = (uint16_t)c.worker;
+        weft_trace_record *r = (weft_trace_record *)c.dev->trace + (uint64_t)smem()->worker * c.dev->trace_cap + i;
+        r->step = step_of(c, s).seq, r->task = s.id, r->device = (uint16_t)smem()->device, r->worker = (uint16_t)smem()->worker;
         r->kind = s.task.kind, r->attempts = 0, r->stolen_from = 0xffff;
         r->t_pop = s.t_pop, r->t_ready = s.t_ready, r->t_start = s.t_start, r->t_end = s.t_end, r->t_signal = t_signal;
     }
     n->value = i + 1;
     if (s.flags & SLOT_LAST || i % 64 == 0) {
-        weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + c.worker;
+        weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + smem()->worker;
         k->ticks1 = clock_ticks(), k->ns1 = clock_ns();
     }
 }
@@ -325,10 +356,10 @@ WEFT_DEV void signal_loop(const cta &c)
 {
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t n = 0;; n++) {
-        weft_slot &s = c.sm->slot[n % SLOTS];
-        if (!await(c, &c.sm->slot_full[n % SLOTS], slot_parity(n))) return;
+        weft_slot &s = smem()->slot[n % SLOTS];
+        if (!await(c, &smem()->slot_full[n % SLOTS], slot_parity(n))) return;
         if (s.flags & SLOT_EXIT) return;
-        if (!await(c, &c.sm->slot_done[n % SLOTS], slot_parity(n))) return;
+        if (!await(c, &smem()->slot_done[n % SLOTS], slot_parity(n))) return;
         if (!(s.flags & SLOT_EMPTY)) {
             if (c.dev->policy == WEFT_POLICY_PUSH) signal_push(c, s);
             else signal_static(c, s);
@@ -337,7 +368,7 @@ WEFT_DEV void signal_loop(const cta &c)
         __syncwarp();
         if (lane == 0) {
             if (s.flags & SLOT_LAST) finish_step(c, step_of(c, s));
-            mbar_arrive(&c.sm->slot_free[n % SLOTS]);
+            mbar_arrive(&smem()->slot_free[n % SLOTS]);
         }
     }
 }
