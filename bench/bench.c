@@ -1,6 +1,7 @@
 /* bench.c: see bench.h. */
 #include "bench.h"
 
+#include "../host/reference.h"
 #include "weft_commit.h"
 
 #include <errno.h>
@@ -129,6 +130,55 @@ int weft__bench_trace(weft_engine *e, weft_event **events, size_t *n)
     if (!*events) return weft__fail(WEFT_ENOMEM, "trace of %zu events", *n);
     status = weft_trace_read(e, *events, *n, n);
     if (status) free(*events);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- checking */
+
+/* What each op wrote; a tensor that no device holds whole (tensor parallel) is left out, but never the output. */
+static int read_observed(weft_engine *e, const weft__graph *g, weft__observed *observed)
+{
+    for (uint32_t o = 0; o < g->n_op; o++) {
+        const weft__gtensor *t = &g->tensors[g->ops[o].out];
+        const size_t count = (size_t)t->rows * t->cols;
+        weft_tensor_info info = {.size = sizeof info};
+        int status = weft_tensor_get_info(e, t->name, &info);
+        if (!status && (info.rows != t->rows || info.cols != t->cols)) status = weft__fail(WEFT_EWRONG, "%s: another shape", t->name);
+        if (status && t->role != WEFT_ROLE_OUTPUT) continue;
+        float *got = status ? NULL : malloc(count * sizeof *got + 1);
+        if (!status && !got) status = weft__fail(WEFT_ENOMEM, "%s: %zu values", t->name, count);
+        if (!status) status = weft_tensor_read_f32(e, t->name, got, count);
+        observed[g->ops[o].out].got = got;
+        if (status) return status;
+    }
+    return 0;
+}
+
+static int judge(const weft__graph *g, const weft__observed *observed, double *error)
+{
+    *error = 0;
+    for (uint32_t t = 0; t < g->n_tensor; t++) {
+        const weft__observed *o = &observed[t];
+        if (!o->got) continue;
+        const double here = sqrt(o->norm > 0 ? o->difference / o->norm : o->difference);
+        if (!(here <= *error)) *error = here;
+        if (!(here <= 5e-3)) return weft__fail(WEFT_EWRONG, "tensor %s: relative error %.3g against float64", g->tensors[t].name, here);
+    }
+    return 0;
+}
+
+int weft__bench_check(weft_engine *e, const weft__graph *g, const float *x, uint32_t rows, uint32_t cols, double *error)
+{
+    double us;
+    weft__observed *observed = calloc(g->n_tensor + 1u, sizeof *observed);
+    int status = observed ? weft_engine_poison(e, 0xff) : weft__fail(WEFT_ENOMEM, "%u tensors", g->n_tensor);
+    if (!status) status = weft_tensor_write_f32(e, "x", x, (size_t)rows * cols);
+    if (!status) status = weft__bench_time_steps(e, NULL, 1, &us);
+    if (!status) status = read_observed(e, g, observed);
+    if (!status) status = weft__reference_rows(g, NULL, x, rows, observed, NULL);
+    if (!status) status = judge(g, observed, error);
+    for (uint32_t t = 0; observed && t < g->n_tensor; t++) free((void *)observed[t].got);
+    free(observed);
     return status;
 }
 

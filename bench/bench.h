@@ -62,6 +62,10 @@ int weft__bench_steps(const weft__bench *b, weft_engine *e, const weft_step *ste
 /* All events of the engine's trace, freed with free(). */
 int weft__bench_trace(weft_engine *e, weft_event **events, size_t *n);
 
+/* One step on poisoned memory with input x (rows of the graph's INPUT "x"), then every tensor that its ops wrote against
+ * float64: the largest relative error. WEFT_EWRONG above 5e-3, with the tensor's name.                                 */
+int weft__bench_check(weft_engine *e, const weft__graph *g, const float *x, uint32_t rows, uint32_t cols, double *error);
+
 /* ---------------------------------------------------------------------------------------------------------- results */
 
 /* A line with everything that all lines have; e: NULL where there is no engine any more. */
