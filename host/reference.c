@@ -28,8 +28,9 @@ typedef struct reference {
     const weft__graph *g;
     const weft__weight_reader *reader;
     uint32_t n;
-    double **values;    /* [tensor]: n rows of stride(cols), or NULL */
-    uint32_t *last_use; /* [tensor]: the last op that reads it */
+    weft__observed *observed; /* [tensor], or NULL */
+    double **values;          /* [tensor]: n rows of stride(cols), or NULL */
+    uint32_t *last_use;       /* [tensor]: the last op that reads it */
 } reference;
 
 static uint64_t stride(uint32_t cols) { return weft_round_up64(cols, LANES); }
@@ -62,11 +63,11 @@ double weft__relative_error(const float *got, const double *want, uint64_t n)
     return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
 }
 
-static double sum_lanes(lanes v)
+static double sum_lanes(const lanes *v)
 {
     double s = 0;
     for (uint32_t i = 0; i < LANES; i++)
-        s += v[i];
+        s += (*v)[i];
     return s;
 }
 
@@ -89,8 +90,8 @@ CLONES static void multiply(const double *x, const double *w, uint64_t k, uint32
                 }
             }
             for (uint32_t i = 0; i < 4 && m + i < n; i++) {
-                acc[(m + i) * GROUP + r] = sum_lanes(s[i][0]);
-                acc[(m + i) * GROUP + r + 1] = sum_lanes(s[i][1]);
+                acc[(m + i) * GROUP + r] = sum_lanes(&s[i][0]);
+                acc[(m + i) * GROUP + r + 1] = sum_lanes(&s[i][1]);
             }
         }
     }
@@ -227,6 +228,22 @@ static int run_gemm(reference *ref, uint32_t index)
     return status;
 }
 
+/* Compares what the op should have stored with what was, and goes on from the latter. */
+static void take_observed(reference *ref, uint32_t tensor)
+{
+    weft__observed *o = ref->observed ? &ref->observed[tensor] : NULL;
+    uint32_t cols = ref->g->tensors[tensor].cols;
+    if (!o || !o->got) return;
+    o->difference = o->norm = 0;
+    for (uint32_t m = 0; m < ref->n; m++)
+        for (uint32_t c = 0; c < cols; c++) {
+            double *want = &ref->values[tensor][m * stride(cols) + c], got = o->got[(uint64_t)m * cols + c];
+            o->difference += (got - *want) * (got - *want);
+            o->norm += *want * *want;
+            *want = got;
+        }
+}
+
 static void drop_unused(reference *ref, uint32_t op)
 {
     for (uint32_t t = 0; t < ref->g->n_tensor; t++) {
@@ -276,9 +293,10 @@ static int run(reference *ref, const float *x, double *out)
     if (!status) status = load_input(ref, input, x);
     for (uint32_t o = 0; o < ref->g->n_op && !status; o++) {
         status = run_gemm(ref, o);
+        if (!status) take_observed(ref, ref->g->ops[o].out);
         drop_unused(ref, o);
     }
-    if (status) return status;
+    if (status || !out) return status;
     uint32_t cols = ref->g->tensors[output].cols;
     for (uint32_t m = 0; m < ref->n; m++)
         memcpy(out + (uint64_t)m * cols, ref->values[output] + m * stride(cols), cols * sizeof *out);
@@ -286,9 +304,9 @@ static int run(reference *ref, const float *x, double *out)
 }
 
 int weft__reference_rows(const weft__graph *g, const weft__weight_reader *reader, const float *x, uint32_t n,
-                         double *out)
+                         weft__observed *observed, double *out)
 {
-    reference ref = {.g = g, .reader = reader, .n = n};
+    reference ref = {.g = g, .reader = reader, .n = n, .observed = observed};
     ref.values = calloc(g->n_tensor ? g->n_tensor : 1, sizeof *ref.values);
     ref.last_use = calloc(g->n_tensor ? g->n_tensor : 1, sizeof *ref.last_use);
     int status = ref.values && ref.last_use ? run(&ref, x, out) : weft__fail(WEFT_ENOMEM, "reference: tables");

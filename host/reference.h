@@ -13,11 +13,19 @@
 extern "C" {
 #endif
 
-/* n rows of the graph's one INPUT, x[n][its columns], give n rows of its one OUTPUT, out[n][its columns]. x is rounded to
- * the input's type first. GEMM graphs only (weft__graph_mix_values serves the others): else WEFT_EUSAGE. Also fails as
- * weft__weight_rows does.                                                                                              */
+/* What a run stored in a tensor, against what it should have stored given its op's inputs *as the run stored them*. A long
+ * chain of layers amplifies a difference of one rounding without bound (a residual stream whose large values cancel: two
+ * correct bf16 runs of 30 layers differ by 2 %), so a whole chain says little; each op by itself says all.               */
+typedef struct weft__observed {
+    const float *got;        /* n rows as stored, or NULL: not known, the reference goes on with its own values */
+    double difference, norm; /* set: sums of squares of got - want and of want */
+} weft__observed;
+
+/* n rows of the graph's one INPUT, x[n][its columns], give n rows of its one OUTPUT, out[n][its columns]; out may be NULL.
+ * x is rounded to the input's type first. observed[n_tensor] may be NULL; where got is given, ops after it start from it.
+ * GEMM graphs only (weft__graph_mix_values serves the others): else WEFT_EUSAGE. Also fails as weft__weight_rows does.   */
 int weft__reference_rows(const weft__graph *g, const weft__weight_reader *reader, const float *x, uint32_t n,
-                         double *out);
+                         weft__observed *observed, double *out);
 
 /* v as element type `dtype` stores it, rounded once, to nearest even. */
 double weft__round_to(uint32_t dtype, double v);

@@ -28,12 +28,13 @@ typedef struct weft__case {
     weft__stats us;    /* a step, host to host */
     double *samples;   /* in the order of time, us.n of them */
     uint32_t warmup;
-    double rel_error; /* NaN: not checked */
-    double load_s;    /* planning apart: upload and start of the workers */
+    double rel_error;       /* NaN: not checked */
+    weft__work_error error; /* in detail */
+    double load_s;          /* planning apart: upload and start of the workers */
 } weft__case;
 
-/* Plans w (or reads the image), starts an engine, checks its output against the reference, times steps and checks that the
- * last output is the first one's, bit for bit. On success the engine is still there, for traces. WEFT_EWRONG: more than
+/* Plans w (or reads the image), starts an engine, checks what it stored against the reference, times steps and checks that
+ * the last output is the first one's, bit for bit. On success the engine is still there, for traces. WEFT_EWRONG: more than
  * 5e-3 off the reference, or an output that changed: *out is filled in and must be closed too.                          */
 int weft__case_run(weft__work *w, const weft__plan_flags *flags, const weft__case_options *options, weft__case *out);
 void weft__case_close(weft__case *c); /* legal on a zeroed struct */

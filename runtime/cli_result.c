@@ -35,6 +35,8 @@ static void add_times(json_t *r, const weft__case *c)
     json_object_set_new(r, "p90_us", number(c->us.p90));
     json_object_set_new(r, "p99_us", number(c->us.p99));
     json_object_set_new(r, "rel_error", number(c->rel_error));
+    json_object_set_new(r, "checked_tensors", json_integer(c->error.tensors));
+    json_object_set_new(r, "worst_tensor", c->error.tensors ? json_string(c->error.worst) : json_null());
     json_object_set_new(r, "load_s", number(c->load_s));
 }
 

@@ -19,8 +19,10 @@ static void print_text(const weft__work *w, const weft__plan_flags *flags, const
     if (isfinite(c->us.p99)) printf(", p99 %.1f", c->us.p99);
     printf("; %llu steps after %u warm-up\n", (unsigned long long)c->us.n, c->warmup);
     if (o->check)
-        printf("check      relative error %.2e against float64 (%s, at most %.0e)\n", c->rel_error,
-               c->rel_error <= WEFT_MAX_REL_ERROR ? "ok" : "WRONG", WEFT_MAX_REL_ERROR);
+        printf(
+            "check      %u tensors against float64, op by op: largest relative error %.2e in %s (%s, at most %.0e)\n",
+            c->error.tensors, c->rel_error, c->error.worst, c->rel_error <= WEFT_MAX_REL_ERROR ? "ok" : "WRONG",
+            WEFT_MAX_REL_ERROR);
 }
 
 int weft__cli_run(int argc, char **argv)

@@ -60,7 +60,8 @@ static void print_heading(const tour *t, const weft__work *w)
         printf("Devices: emulated, groups of CPU threads (%s for one, %s for two), because no GPU was found.\n"
                "         Their times show that the protocol works, not what a GPU does.\n",
                t->one, t->two);
-    printf("Check: each row's output is compared with a float64 reference; up to %.0e is right.\n\n",
+    printf("Check: all that a layer stores is compared with a float64 reference that starts from the same inputs; the\n"
+           "       largest relative error must stay under %.0e.\n\n",
            WEFT_MAX_REL_ERROR);
     printf("                                       remote    time a step, us                 relative\n");
     printf("batch  strategy    queue  workers  tasks  signals      median       p99   steps     error\n");

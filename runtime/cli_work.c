@@ -3,14 +3,18 @@
 
 #include "../host/error.h"
 #include "../host/reference.h"
-#include "../megakernel/cpu_worker.h"
 #include "../tasks/half.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum {
+    MAX_THREADS = 64
+};
 
 int weft__parse_list(const char *option, const char *text, uint32_t max, uint32_t *out, uint32_t *n)
 {
@@ -145,62 +149,107 @@ void weft__work_close(weft__work *w)
     weft__graph_free(w->graph);
     weft__hfmodel_close(&w->hf);
     free(w->x);
-    free(w->want);
     *w = (weft__work){0};
 }
 
 typedef struct part { /* rows of the reference that one thread computes */
-    weft__work *w;
+    const weft__work *w;
+    weft__observed *observed; /* [n_tensor], its own */
     uint32_t row, n;
     int status;
     char message[512]; /* errors are kept per thread */
 } part;
 
-static void *compute_part(void *arg)
+static void *check_part(void *arg)
 {
     part *p = arg;
     const weft__work *w = p->w;
     p->status = weft__reference_rows(w->graph, w->has_reader ? &w->reader : NULL, w->x + (size_t)p->row * w->in_cols,
-                                     p->n, w->want + (size_t)p->row * w->out_cols);
+                                     p->n, p->observed, NULL);
     if (p->status) snprintf(p->message, sizeof p->message, "%s", weft__error());
     return NULL;
 }
 
-static int compute_reference(weft__work *w)
+/* What the run stored, tensor by tensor; NULL for those that aren't known. Freed by free_stored. */
+static int read_stored(const weft__work *w, weft__work_stored *stored, void *user, float **values)
 {
-    enum {
-        MAX_THREADS = 64
-    };
-    pthread_t threads[MAX_THREADS];
-    part parts[MAX_THREADS];
+    const weft__graph *g = w->graph;
+    for (uint32_t o = 0; o < g->n_op; o++) {
+        const weft__gtensor *t = &g->tensors[g->ops[o].out];
+        float *v = malloc((size_t)t->rows * t->cols * sizeof *v);
+        if (!v) return weft__fail(WEFT_ENOMEM, "check: tensor of %u x %u", t->rows, t->cols);
+        int unknown = stored(user, t->name, v, t->rows, t->cols);
+        if (unknown) free(v);
+        if (unknown && t->role == WEFT_ROLE_OUTPUT) return unknown;
+        values[g->ops[o].out] = unknown ? NULL : v;
+    }
+    return 0;
+}
+
+static uint32_t cut_rows(const weft__work *w, float *const *values, part *parts, uint32_t max)
+{
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t n = cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : (uint32_t)cores, started = 0;
+    uint32_t n = cores < 1 ? 1 : cores > (long)max ? max : (uint32_t)cores;
     if (n > (w->rows + 3) / 4) n = (w->rows + 3) / 4; /* four rows share a read of the weights */
-    int status = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t first = (uint32_t)((uint64_t)w->rows * i / n), end = (uint32_t)((uint64_t)w->rows * (i + 1) / n);
         parts[i] = (part){.w = w, .row = first, .n = end - first};
-        if (pthread_create(&threads[i], NULL, compute_part, &parts[i])) break;
+        parts[i].observed = calloc(w->graph->n_tensor, sizeof *parts[i].observed);
+        for (uint32_t t = 0; parts[i].observed && t < w->graph->n_tensor; t++)
+            if (values[t]) parts[i].observed[t].got = values[t] + (size_t)first * w->graph->tensors[t].cols;
+    }
+    return n;
+}
+
+static int run_parts(part *parts, uint32_t n)
+{
+    pthread_t threads[MAX_THREADS];
+    uint32_t started = 0;
+    int status = 0;
+    for (uint32_t i = 0; i < n && parts[i].observed; i++) {
+        if (pthread_create(&threads[i], NULL, check_part, &parts[i])) break;
         started++;
     }
     for (uint32_t i = 0; i < started; i++) {
         pthread_join(threads[i], NULL);
         if (parts[i].status) status = weft__fail(parts[i].status, "%s", parts[i].message);
     }
-    return started < n ? weft__fail(WEFT_EMACHINE, "no thread for the reference") : status;
+    return started < n ? weft__fail(WEFT_ENOMEM, "check: thread %u of %u", started, n) : status;
 }
 
-int weft__work_reference(weft__work *w)
+static void sum_up(const weft__work *w, float *const *values, const part *parts, uint32_t n, weft__work_error *out)
 {
-    if (w->want) return 0;
-    uint64_t start = weft__now_ns();
-    w->want = malloc((size_t)w->rows * w->out_cols * sizeof *w->want);
-    if (!w->want) return weft__fail(WEFT_ENOMEM, "a reference of %u x %u", w->rows, w->out_cols);
-    int status = compute_reference(w);
-    if (status) {
-        free(w->want);
-        w->want = NULL;
+    for (uint32_t t = 0; t < w->graph->n_tensor; t++) {
+        double difference = 0, norm = 0;
+        if (!values[t]) continue;
+        for (uint32_t i = 0; i < n; i++) {
+            difference += parts[i].observed[t].difference;
+            norm += parts[i].observed[t].norm;
+        }
+        double error = norm > 0 ? sqrt(difference / norm) : sqrt(difference);
+        out->tensors++;
+        if (error <= out->rel_error || isnan(out->rel_error)) continue;
+        out->rel_error = error;
+        snprintf(out->worst, sizeof out->worst, "%s", w->graph->tensors[t].name);
     }
-    w->reference_s = (double)(weft__now_ns() - start) * 1e-9;
+}
+
+int weft__work_check(const weft__work *w, weft__work_stored *stored, void *user, weft__work_error *out)
+{
+    part parts[MAX_THREADS] = {0};
+    uint32_t n = 0;
+    *out = (weft__work_error){0};
+    float **values = calloc(w->graph->n_tensor, sizeof *values);
+    int status = values ? read_stored(w, stored, user, values) : weft__fail(WEFT_ENOMEM, "check: table of tensors");
+    if (!status) {
+        n = cut_rows(w, values, parts, MAX_THREADS);
+        status = run_parts(parts, n);
+    }
+    if (!status) sum_up(w, values, parts, n, out);
+    for (uint32_t i = 0; i < n; i++)
+        free(parts[i].observed);
+    for (uint32_t t = 0; values && t < w->graph->n_tensor; t++)
+        free(values[t]);
+    free(values);
     return status;
 }

@@ -1,7 +1,6 @@
 /* cli_work.h: what a verb is asked to compute: a graph with its weights, its input and what should come out.
  *
- * The options below are the same for plan, run and trace. A work is made once and may be planned, run and compared many
- * times: the reference is computed on first use and kept.                                                              */
+ * The options below are the same for plan, run and trace. A work is made once and may be planned, run and checked many times. */
 #ifndef WEFT_RUNTIME_CLI_WORK_H
 #define WEFT_RUNTIME_CLI_WORK_H
 
@@ -35,16 +34,24 @@ typedef struct weft__work {
     int has_reader;
     char text[160]; /* "30 MLP blocks of DIR, 576 -> 1536 -> 576" */
     uint32_t rows, in_cols, out_cols;
-    float *x;           /* the input: rows x in_cols */
-    double *want;       /* the reference: rows x out_cols, or NULL before weft__work_reference */
-    double reference_s; /* that it took */
+    float *x; /* the input: rows x in_cols */
 } weft__work;
 
 int weft__work_open(const weft__work_options *options, weft__work *out);
 void weft__work_close(weft__work *w); /* legal on a zeroed struct */
 
-/* Computes w->want, on all cores, unless it is there. */
-int weft__work_reference(weft__work *w);
+/* Gets what the run stored in a tensor: rows x cols values. Not 0: that tensor isn't known whole, which is no failure. */
+typedef int weft__work_stored(void *user, const char *tensor, float *dst, uint32_t rows, uint32_t cols);
+
+typedef struct weft__work_error {
+    double rel_error; /* the largest of any tensor that an op stores; NaN if a value is none */
+    char worst[64];   /* that tensor */
+    uint32_t tensors; /* compared */
+} weft__work_error;
+
+/* Compares everything that a run stored with the float64 reference, on all cores; see weft__observed. The output must be
+ * known.                                                                                                               */
+int weft__work_check(const weft__work *w, weft__work_stored *stored, void *user, weft__work_error *out);
 
 /* "a,b,c" into numbers of 1 .. max. *n: room, then how many. `option` stands in messages. */
 int weft__parse_list(const char *option, const char *text, uint32_t max, uint32_t *out, uint32_t *n);

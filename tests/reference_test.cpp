@@ -64,7 +64,7 @@ TEST(Reference, ChainOfRaggedWidths)
         ASSERT_EQ(weft__graph_chain(&chain, &g), 0) << weft__error();
         std::vector<float> x = inputs(m, 13);
         std::vector<double> out(m * 9), at(x.begin(), x.end());
-        ASSERT_EQ(weft__reference_rows(g, nullptr, x.data(), m, out.data()), 0) << weft__error();
+        ASSERT_EQ(weft__reference_rows(g, nullptr, x.data(), m, nullptr, out.data()), 0) << weft__error();
         for (uint32_t o = 0; o < g->n_op; o++) {
             const weft__gtensor &w = g->tensors[g->ops[o].w];
             std::vector<double> next(m * w.rows);
@@ -127,7 +127,7 @@ TEST(Reference, MlpBlockWithNormGateAndResidual)
     weft__weight_reader reader{&model, Model::shape, Model::rows};
     std::vector<float> x = inputs(m, h);
     std::vector<double> out(m * h);
-    ASSERT_EQ(weft__reference_rows(g, &reader, x.data(), m, out.data()), 0) << weft__error();
+    ASSERT_EQ(weft__reference_rows(g, &reader, x.data(), m, nullptr, out.data()), 0) << weft__error();
 
     auto &gate = model.tensors["model.layers.0.mlp.gate_proj.weight"],
          &up = model.tensors["model.layers.0.mlp.up_proj.weight"];
@@ -157,9 +157,46 @@ TEST(Reference, MlpBlockWithNormGateAndResidual)
         }
     }
     model.shapes.erase("model.layers.0.mlp.up_proj.weight");
-    EXPECT_EQ(weft__reference_rows(g, &reader, x.data(), m, out.data()), WEFT_EFILE);
+    EXPECT_EQ(weft__reference_rows(g, &reader, x.data(), m, nullptr, out.data()), WEFT_EFILE);
     EXPECT_NE(std::string(weft__error()).find("up_proj"), std::string::npos);
-    EXPECT_NE(weft__reference_rows(g, nullptr, x.data(), m, out.data()), 0);
+    EXPECT_NE(weft__reference_rows(g, nullptr, x.data(), m, nullptr, out.data()), 0);
+    weft__graph_free(g);
+}
+
+// An error in one op is charged to that op alone: ops after it start from what was stored.
+TEST(Reference, ObservedTensorsAreJudgedOpByOp)
+{
+    const uint32_t widths[] = {24, 40, 24}, m = 3;
+    weft__chain chain{};
+    chain.widths = widths, chain.n_width = 3, chain.repeat = 2, chain.m = m, chain.dtype = WEFT_BF16, chain.seed = 11;
+    weft__graph *g;
+    ASSERT_EQ(weft__graph_chain(&chain, &g), 0) << weft__error();
+    std::vector<float> x = inputs(m, 24), stored;
+    std::vector<weft__observed> observed(g->n_tensor, weft__observed{});
+    std::vector<std::vector<float>> kept(g->n_tensor);
+    for (uint32_t o = 0; o < g->n_op; o++) { // find what each op stores, one after another
+        uint32_t t = g->ops[o].out;
+        kept[t].assign(m * g->tensors[t].cols, 0);
+        observed[t].got = kept[t].data();
+        std::vector<double> values(m * g->tensors[t].cols);
+        uint32_t role = g->tensors[t].role, last = g->ops[g->n_op - 1].out, n_op = g->n_op;
+        g->tensors[last].role = WEFT_ROLE_ACT, g->tensors[t].role = WEFT_ROLE_OUTPUT, g->n_op = o + 1;
+        observed[t].got = nullptr;
+        ASSERT_EQ(weft__reference_rows(g, nullptr, x.data(), m, observed.data(), values.data()), 0) << weft__error();
+        g->tensors[t].role = WEFT_ROLE_ACT, g->tensors[last].role = WEFT_ROLE_OUTPUT, g->n_op = n_op;
+        if (t != last) g->tensors[t].role = role;
+        std::copy(values.begin(), values.end(), kept[t].begin());
+        observed[t].got = kept[t].data();
+    }
+    ASSERT_EQ(weft__reference_rows(g, nullptr, x.data(), m, observed.data(), nullptr), 0);
+    for (uint32_t o = 0; o < g->n_op; o++)
+        EXPECT_EQ(observed[g->ops[o].out].difference, 0) << o;
+    kept[g->ops[1].out][5] += 1;
+    ASSERT_EQ(weft__reference_rows(g, nullptr, x.data(), m, observed.data(), nullptr), 0);
+    EXPECT_NEAR(observed[g->ops[1].out].difference, 1, 1e-6);
+    EXPECT_EQ(observed[g->ops[0].out].difference, 0);
+    EXPECT_GT(observed[g->ops[2].out].difference, 0); // it was computed from the right value, which is no longer stored
+    EXPECT_EQ(observed[g->ops[3].out].difference, 0);
     weft__graph_free(g);
 }
 
@@ -173,9 +210,9 @@ TEST(Reference, RowsAreIndependent)
     ASSERT_EQ(weft__graph_chain(&chain, &g), 0) << weft__error();
     std::vector<float> x = inputs(m, 33);
     std::vector<double> all(m * 17), one(17);
-    ASSERT_EQ(weft__reference_rows(g, nullptr, x.data(), m, all.data()), 0) << weft__error();
+    ASSERT_EQ(weft__reference_rows(g, nullptr, x.data(), m, nullptr, all.data()), 0) << weft__error();
     for (uint32_t r = 0; r < m; r++) {
-        ASSERT_EQ(weft__reference_rows(g, nullptr, x.data() + r * 33, 1, one.data()), 0);
+        ASSERT_EQ(weft__reference_rows(g, nullptr, x.data() + r * 33, 1, nullptr, one.data()), 0);
         EXPECT_TRUE(std::equal(one.begin(), one.end(), all.begin() + r * 17)) << r;
     }
     weft__graph_free(g);

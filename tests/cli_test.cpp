@@ -1,0 +1,167 @@
+// cli: the command as a person meets it: help, usage errors, exit codes, JSON lines.
+#include "files.h"
+
+#include <gtest/gtest.h>
+
+#include <jansson.h>
+
+#include <fstream>
+
+namespace
+{
+
+Output weft(const std::string &args) { return run_command(std::string(WEFT_BINARY) + " " + args); }
+
+const std::string small = "--chain 70,200,70 --batch 5 --layers 2 --steps 20 --warmup 2 ";
+
+struct Json {
+    json_t *root;
+    explicit Json(const std::string &text) { root = json_loads(text.c_str(), 0, nullptr); }
+    ~Json() { json_decref(root); }
+    std::string text(const char *field) const
+    {
+        const char *s = json_string_value(json_object_get(root, field));
+        return s ? s : "";
+    }
+    double number(const char *field) const { return json_number_value(json_object_get(root, field)); }
+    bool has(const char *field) const { return json_object_get(root, field) != nullptr; }
+    bool null(const char *field) const { return json_is_null(json_object_get(root, field)); }
+};
+
+TEST(Cli, HelpAndVersion)
+{
+    EXPECT_EQ(weft("--help").exit, 0);
+    EXPECT_EQ(weft("--version").exit, 0);
+    EXPECT_EQ(weft("--version").text.rfind("weft ", 0), 0u);
+    for (const char *verb : {"tour", "run", "plan", "trace", "topo", "bench"}) {
+        Output out = weft(std::string(verb) + " --help");
+        EXPECT_EQ(out.exit, 0) << verb;
+        EXPECT_NE(out.text.find("usage: weft " + std::string(verb)), std::string::npos) << out.text;
+        EXPECT_NE(weft("--help").text.find(verb), std::string::npos);
+    }
+}
+
+TEST(Cli, UsageErrorsExitWith2AndSayWhatIsWrong)
+{
+    const std::pair<const char *, const char *> cases[] = {
+        {"", "usage"},
+        {"walk", "unknown verb 'walk'"},
+        {"run", "what shall be computed"},
+        {"run --chain 64", "2 are needed"},
+        {"run --chain 64,x", "--chain 64,x"},
+        {"run --chain 64,64 --mlp 64,64", "exclude"},
+        {"run --chain 64,64 --batch 0", "--batch 0"},
+        {"run --chain 64,64 --batch", "--batch needs a value"},
+        {"run --chain 64,64 --frobnicate", "--frobnicate"},
+        {"run --chain 64,64 --strategy best", "--strategy best"},
+        {"run --chain 64,64 --queue lifo --devices cpu:1", "lifo"},
+        {"run --chain 64,64 --devices tpu", "tpu"},
+        {"run --chain 64,64 --check=1", "takes no value"},
+        {"run --chain 64,64 --dtype fp4", "fp4"},
+        {"plan --chain 64,64 --devices 0x1", "0x1"},
+        {"topo extra", "extra"},
+    };
+    for (const auto &[args, message] : cases) {
+        Output out = weft(args);
+        EXPECT_EQ(out.exit, 2) << args << "\n" << out.text;
+        EXPECT_NE(out.text.find(message), std::string::npos) << args << "\n" << out.text;
+    }
+}
+
+TEST(Cli, RunChecksAndReportsJson)
+{
+    Output out = weft("run " + small + "--devices cpu:2x2 --strategy cta --queue push --check --json");
+    ASSERT_EQ(out.exit, 0) << out.text;
+    Json j(out.text);
+    ASSERT_NE(j.root, nullptr) << out.text;
+    EXPECT_EQ(j.text("strategy"), "cta");
+    EXPECT_EQ(j.text("queue"), "push");
+    EXPECT_EQ(j.number("devices"), 2);
+    EXPECT_EQ(j.number("workers"), 4);
+    EXPECT_EQ(j.number("steps"), 20);
+    EXPECT_GT(j.number("tasks"), 3);
+    EXPECT_GT(j.number("remote_signals"), 0);
+    EXPECT_GT(j.number("median_us"), 0);
+    EXPECT_TRUE(j.null("p99_us")); // under 1000 samples
+    EXPECT_GT(j.number("rel_error"), 0);
+    EXPECT_LE(j.number("rel_error"), 5e-3);
+    for (const char *field : {"schema", "seed", "plan_hash", "commit", "device", "driver", "clocks", "version"})
+        EXPECT_TRUE(j.has(field)) << field;
+}
+
+TEST(Cli, SamplesAreOneALine)
+{
+    Folder dir;
+    Output out = weft("run " + small + "--devices cpu:1 --samples " + (dir / "s.txt"));
+    ASSERT_EQ(out.exit, 0) << out.text;
+    std::ifstream in(dir / "s.txt");
+    int n = 0;
+    for (double v; in >> v; n++)
+        EXPECT_GT(v, 0);
+    EXPECT_EQ(n, 20);
+}
+
+TEST(Cli, PlansAreTheSameBytesAndCanBeCheckedAndRun)
+{
+    Folder dir;
+    const std::string work = "--chain 70,200,70 --batch 5 --layers 2 --devices cpu:2x1 --strategy cta ";
+    ASSERT_EQ(weft("plan " + work + "--out " + (dir / "a")).exit, 0);
+    ASSERT_EQ(weft("plan " + work + "--out " + (dir / "b")).exit, 0);
+    EXPECT_EQ(read_file(dir / "a"), read_file(dir / "b"));
+    Output check = weft("plan --json --check " + (dir / "a"));
+    EXPECT_EQ(check.exit, 0) << check.text;
+    Output run = weft("run " + work + "--image " + (dir / "a") + " --steps 5 --check --json");
+    ASSERT_EQ(run.exit, 0) << run.text;
+    EXPECT_EQ(Json(run.text).text("plan_hash"), Json(check.text).text("plan_hash"));
+}
+
+TEST(Cli, BadFilesExitWith5)
+{
+    Folder dir;
+    ASSERT_EQ(weft("plan --chain 64,64 --devices 1x1 --out " + (dir / "good")).exit, 0);
+    std::string good = read_file(dir / "good");
+    dir.write("short", good.substr(0, good.size() / 2));
+    std::string other = good;
+    other[good.size() / 2] ^= 1;
+    dir.write("flipped", other);
+    dir.write("text", "not an image");
+    dir.write("config.json", "{\"hidden_size\": \"many\"}");
+    for (const char *name : {"short", "flipped", "text", "absent"}) {
+        Output out = weft("plan --check " + (dir / name));
+        EXPECT_EQ(out.exit, 5) << name << "\n" << out.text;
+        EXPECT_NE(out.text.find(name), std::string::npos) << out.text;
+    }
+    Output model = weft("run --devices cpu:1 --model " + dir.path);
+    EXPECT_EQ(model.exit, 5) << model.text;
+    EXPECT_NE(model.text.find("hidden_size"), std::string::npos) << model.text;
+}
+
+TEST(Cli, TraceIsJsonForPerfetto)
+{
+    Folder dir;
+    Output out = weft("trace " + small + "--devices cpu:2x1 --strategy cta --out " + (dir / "t.json"));
+    ASSERT_EQ(out.exit, 0) << out.text;
+    Json j(read_file(dir / "t.json"));
+    ASSERT_NE(j.root, nullptr);
+    json_t *events = json_is_array(j.root) ? j.root : json_object_get(j.root, "traceEvents");
+    EXPECT_GT(json_array_size(events), 8u);
+}
+
+TEST(Cli, TopoReadsASyntheticMachine)
+{
+    Output out = weft("topo --json --synthetic 'pack:2 core:4 pu:2'");
+    ASSERT_EQ(out.exit, 0) << out.text;
+    Json j(out.text);
+    EXPECT_EQ(j.number("packages"), 2);
+    EXPECT_EQ(j.number("cores"), 8);
+    EXPECT_EQ(j.number("threads"), 16);
+}
+
+TEST(Cli, PlanNeedsNoSuchMachine)
+{
+    Output out = weft("plan --mlp 512,1024 --layers 8 --devices 8x132 --strategy cta --json");
+    ASSERT_EQ(out.exit, 0) << out.text;
+    EXPECT_EQ(Json(out.text).number("devices"), 8);
+}
+
+} // namespace

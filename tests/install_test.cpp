@@ -1,0 +1,73 @@
+// install: what `cmake --install` leaves behind serves find_package(weft) and pkg-config, and exports only weft_ names.
+#include "files.h"
+
+#include <gtest/gtest.h>
+
+namespace
+{
+
+// The sanitizers' runtime must come first in a program; a consumer built without them can't load such a library.
+bool sanitized() { return std::string(WEFT_SANITIZE_FLAGS).size() > 0; }
+
+class Install : public ::testing::Test
+{
+  protected:
+    static void SetUpTestSuite()
+    {
+        if (sanitized()) return;
+        folder = new Folder;
+        Output out = run_command("cmake --install " WEFT_BINARY_DIR " --prefix " + folder->path);
+        ASSERT_EQ(out.exit, 0) << out.text;
+    }
+    static void TearDownTestSuite() { delete folder; }
+    void SetUp() override
+    {
+        if (sanitized()) GTEST_SKIP() << "the library is built with sanitizers";
+    }
+    static Folder *folder;
+};
+Folder *Install::folder;
+
+TEST_F(Install, FindPackage)
+{
+    Output out = run_command("cmake -S " WEFT_SOURCE_DIR "/tests/consumer -B " + (*folder / "build") +
+                             " -DCMAKE_PREFIX_PATH=" + folder->path +
+                             " -DWEFT_SYSROOT=" WEFT_SYSROOT_DIR " && cmake --build " + (*folder / "build"));
+    ASSERT_EQ(out.exit, 0) << out.text;
+    for (const char *name : {"consumer_shared", "consumer_static"}) {
+        Output run = run_command(*folder / ("build/" + std::string(name)));
+        EXPECT_EQ(run.exit, 0) << run.text;
+        EXPECT_NE(run.text.find("2 devices"), std::string::npos) << run.text;
+    }
+}
+
+TEST_F(Install, PkgConfig)
+{
+    if (run_command("pkg-config --version").exit != 0) GTEST_SKIP() << "no pkg-config here";
+    std::string path = run_command("dirname $(find " + folder->path + " -name weft.pc)").text;
+    path = path.substr(0, path.find('\n'));
+    std::string lib = path.substr(0, path.rfind('/'));
+    Output out = run_command("export PKG_CONFIG_PATH=" + path +
+                             ":$PKG_CONFIG_PATH; cc " WEFT_SOURCE_DIR "/tests/consumer/consumer.c -o " +
+                             (*folder / "plain") + " $(pkg-config --define-prefix --cflags --libs weft) -Wl,-rpath," +
+                             lib + " && " + (*folder / "plain"));
+    EXPECT_EQ(out.exit, 0) << out.text;
+}
+
+TEST_F(Install, OnlyPublicNamesLeaveTheSharedLibrary)
+{
+    Output out = run_command("nm -D --defined-only $(find " + folder->path +
+                             " -name libweft.so) | grep ' [TDBRVW] ' | "
+                             "grep -v ' weft_[a-z]' ; true");
+    EXPECT_EQ(out.text, "");
+    out = run_command("readelf -d $(find " + folder->path + " -name libweft.so) | grep SONAME");
+    EXPECT_NE(out.text.find("libweft.so.0"), std::string::npos) << out.text;
+}
+
+TEST_F(Install, TheCommandRuns)
+{
+    Output out = run_command((*folder / "bin/weft") + " --version");
+    EXPECT_EQ(out.exit, 0) << out.text;
+}
+
+} // namespace

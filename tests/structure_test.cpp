@@ -1,0 +1,91 @@
+// structure: what docs/structure.md says about includes, file lengths and names holds for every file of the tree.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace
+{
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, std::set<std::string>> may_include = {
+    {"tasks", {"tasks"}},
+    {"host", {"tasks", "host"}},
+    {"megakernel", {"tasks", "megakernel"}},
+    {"runtime", {"tasks", "host", "megakernel", "runtime"}},
+    {"bench", {"tasks", "host", "megakernel", "runtime", "bench"}},
+    {"tests", {"tasks", "host", "megakernel", "runtime", "bench", "tests"}},
+};
+
+std::vector<fs::path> sources(const std::string &folder)
+{
+    std::vector<fs::path> out;
+    fs::path root = fs::path(WEFT_SOURCE_DIR) / folder;
+    if (!fs::exists(root)) return out;
+    for (const auto &entry : fs::recursive_directory_iterator(root)) {
+        std::string e = entry.path().extension();
+        if (e == ".h" || e == ".c" || e == ".cpp" || e == ".cu" || e == ".cuh" || e == ".def")
+            out.push_back(entry.path());
+    }
+    return out;
+}
+
+std::string folder_of(const fs::path &file) { return *fs::relative(file, WEFT_SOURCE_DIR).begin(); }
+
+TEST(Structure, IncludesPointOneWay)
+{
+    const std::regex include("^\\s*#\\s*include\\s+\"([^\"]+)\"");
+    int checked = 0;
+    for (const auto &[folder, allowed] : may_include)
+        for (const auto &file : sources(folder)) {
+            std::ifstream in(file);
+            std::smatch match;
+            for (std::string line; std::getline(in, line);) {
+                if (!std::regex_search(line, match, include)) continue;
+                fs::path target = (file.parent_path() / match[1].str()).lexically_normal();
+                if (!fs::exists(target)) continue; // generated, or found through -I: "weft.h" in an example
+                checked++;
+                EXPECT_TRUE(allowed.count(folder_of(target))) << file << " includes " << match[1];
+            }
+        }
+    EXPECT_GT(checked, 50);
+}
+
+TEST(Structure, HostIsPure)
+{
+    const std::regex forbidden("#\\s*include\\s+<(pthread|threads|cuda[a-z_]*|time|sys/time|stdatomic)\\.h>");
+    for (const auto &file : sources("host")) {
+        std::ifstream in(file);
+        for (std::string line; std::getline(in, line);)
+            EXPECT_FALSE(std::regex_search(line, forbidden)) << file << ": " << line;
+    }
+}
+
+TEST(Structure, FilesAreShort)
+{
+    for (const auto &[folder, allowed] : may_include)
+        for (const auto &file : sources(folder)) {
+            std::ifstream in(file);
+            long lines = std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+            EXPECT_LT(lines, 700) << file;
+        }
+}
+
+TEST(Structure, NamesAreUnique)
+{
+    std::map<std::string, fs::path> seen;
+    for (const auto &[folder, allowed] : may_include)
+        for (const auto &file : sources(folder)) {
+            auto [at, fresh] = seen.emplace(file.filename(), file);
+            EXPECT_TRUE(fresh) << file << " and " << at->second;
+        }
+}
+
+} // namespace
