@@ -52,7 +52,9 @@ static int check_stop(weft_engine *e)
     if (!asked) return 0;
     uint64_t now = weft__now_ns();
     if (e->stop_seen_ns == 0) e->stop_seen_ns = now;
-    if (!cause && e->launched && now - e->stop_seen_ns < ANSWER_NS) return 0; /* a wait's own report may be on its way */
+    /* A stop from elsewhere may cross a worker's own report; an overdue body's waiters have had their time for one. */
+    uint64_t patience = asked == WEFT_ABORT_BODY ? 0 : ANSWER_NS;
+    if (!cause && e->launched && now - e->stop_seen_ns < patience) return 0;
     return host_report(e, asked);
 }
 
