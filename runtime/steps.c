@@ -150,9 +150,9 @@ int weft_step_submit(weft_engine *e, const weft_step *step, uint32_t *seq)
     if (!status) status = weft__steps_refresh(e);
     if (status) return status;
     memcpy(&s, step, step->size < sizeof s ? step->size : sizeof s);
-    if (e->submitted - e->completed >= WEFT_STEP_RING) return weft__fail(WEFT_EBUSY, "%u steps are in flight", WEFT_STEP_RING);
     if (e->config.oneshot && e->submitted == e->config.oneshot)
         return weft__fail(WEFT_EUSAGE, "all %u steps of a oneshot engine were submitted", e->config.oneshot);
+    if (e->submitted - e->completed >= WEFT_STEP_RING) return weft__fail(WEFT_EBUSY, "%u steps are in flight", WEFT_STEP_RING);
     status = remember_variant(e, e->submitted + 1, s.variant);
     if (status) return status;
     weft_step_head head = {
