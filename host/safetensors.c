@@ -181,7 +181,7 @@ static int by_place(const void *pa, const void *pb)
 static int check_places(weft__st_file *f, const char *name, const uint8_t *data, uint64_t size)
 {
     const uint8_t *at = data;
-    qsort(f->tensors, f->n_tensor, sizeof *f->tensors, by_place);
+    if (f->n_tensor) qsort(f->tensors, f->n_tensor, sizeof *f->tensors, by_place); /* NULL is no array to qsort */
     for (uint32_t i = 0; i < f->n_tensor; i++) {
         const weft__st_tensor *t = &f->tensors[i];
         if (t->data != at)
@@ -197,7 +197,7 @@ static int check_places(weft__st_file *f, const char *name, const uint8_t *data,
 
 static int check_names(weft__st_file *f, const char *name)
 {
-    qsort(f->tensors, f->n_tensor, sizeof *f->tensors, by_name);
+    if (f->n_tensor) qsort(f->tensors, f->n_tensor, sizeof *f->tensors, by_name);
     for (uint32_t i = 1; i < f->n_tensor; i++)
         if (by_name(&f->tensors[i - 1], &f->tensors[i]) == 0)
             return weft__fail(WEFT_EFILE, "%s: tensor %.*s is there twice", name, NAME(&f->tensors[i]));
