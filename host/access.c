@@ -1,7 +1,8 @@
-/* access.c: which parts of which tensors a task reads and writes: one function a kind, in one table. A kind that lacks one
- * can't be validated.
+/* access.c: which parts of which tensors a task reads and writes: one function a kind, in one table. A kind that
+ * lacks one can't be validated.
  *
- * A part is a rectangle of rows and columns of a tensor (of a range of splits, for partials), or words of an arena (MIX).  */
+ * A part is a rectangle of rows and columns of a tensor (of a range of splits, for partials), or words of an arena
+ * (MIX). */
 #include "access.h"
 
 #include "../tasks/layout.h"
@@ -10,8 +11,15 @@ static uint32_t at_most(uint32_t v, uint32_t limit) { return v < limit ? v : lim
 
 static int put(weft__accesses *a, uint32_t tensor, uint32_t what, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1)
 {
-    a->part[a->n++] = (weft__access){.tensor = tensor, .what = (uint8_t)what, .r0 = r0, .r1 = r1, .c0 = c0, .c1 = c1,
-                                     .s0 = 0, .s1 = 1, .origin = WEFT_NONE};
+    a->part[a->n++] = (weft__access){.tensor = tensor,
+                                     .what = (uint8_t)what,
+                                     .r0 = r0,
+                                     .r1 = r1,
+                                     .c0 = c0,
+                                     .c1 = c1,
+                                     .s0 = 0,
+                                     .s1 = 1,
+                                     .origin = WEFT_NONE};
     return 0;
 }
 
@@ -24,11 +32,14 @@ static void linear_end(const weft_op *op, uint32_t r0, uint32_t r1, uint32_t g0,
     if (c0 >= c1) return;
     put(a, op->out, WEFT__WRITE, r0, r1, c0, c1);
     if (op->flags & WEFT_OP_OUT_PACKET) put(a, op->pk_out, WEFT__WRITE, r0, r1, c0, c1);
-    if (op->flags & WEFT_OP_AUX_PACKET) put(a, op->pk_aux, WEFT__READ_PACKET, r0, r1, c0, c1);
-    else if (op->epilogue == WEFT_EPI_RESIDUAL) put(a, op->aux, WEFT__READ, r0, r1, c0, c1);
+    if (op->flags & WEFT_OP_AUX_PACKET)
+        put(a, op->pk_aux, WEFT__READ_PACKET, r0, r1, c0, c1);
+    else if (op->epilogue == WEFT_EPI_RESIDUAL)
+        put(a, op->aux, WEFT__READ, r0, r1, c0, c1);
 }
 
-static void gemm(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t, weft__accesses *a)
+static void gemm(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                 weft__accesses *a)
 {
     const weft_op *op = weft__image_op(img, device, t);
     const uint32_t r0 = t->tile[0], r1 = at_most(r0 + op->m_tile, op->m), g0 = t->tile[1], ng = t->tile[2];
@@ -46,7 +57,8 @@ static void gemm(const weft__image *img, const weft_image_queue *q, uint32_t dev
     }
 }
 
-static void reduce(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t, weft__accesses *a)
+static void reduce(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                   weft__accesses *a)
 {
     const weft_op *op = weft__image_op(img, device, t);
     const uint32_t r0 = t->tile[0], r1 = r0 + t->tile[3], g0 = t->tile[1], ng = t->tile[2];
@@ -56,7 +68,8 @@ static void reduce(const weft__image *img, const weft_image_queue *q, uint32_t d
     linear_end(op, r0, r1, g0, ng, a, img);
 }
 
-static void nop(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t, weft__accesses *a)
+static void nop(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                weft__accesses *a)
 {
     (void)img;
     (void)q;
@@ -65,7 +78,8 @@ static void nop(const weft__image *img, const weft_image_queue *q, uint32_t devi
     (void)a;
 }
 
-static void mix(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t, weft__accesses *a)
+static void mix(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                weft__accesses *a)
 {
     (void)device;
     a->words = img->args + q->arg + t->tile[0];
@@ -74,11 +88,8 @@ static void mix(const weft__image *img, const weft_image_queue *q, uint32_t devi
 typedef void access_fn(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
                        weft__accesses *a);
 static access_fn *const table[WEFT_KIND_COUNT] = {
-    [WEFT_KIND_NOP] = nop,
-    [WEFT_KIND_MIX] = mix,
-    [WEFT_KIND_GEMM_STREAM] = gemm,
-    [WEFT_KIND_GEMM_WIDE] = gemm,
-    [WEFT_KIND_REDUCE] = reduce,
+    [WEFT_KIND_NOP] = nop,        [WEFT_KIND_MIX] = mix,       [WEFT_KIND_GEMM_STREAM] = gemm,
+    [WEFT_KIND_GEMM_WIDE] = gemm, [WEFT_KIND_REDUCE] = reduce,
 };
 
 int weft__task_accesses(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,

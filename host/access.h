@@ -4,12 +4,17 @@
 
 #include "image.h"
 
-enum { WEFT__READ, WEFT__READ_PACKET, WEFT__WRITE };
+enum {
+    WEFT__READ,
+    WEFT__READ_PACKET,
+    WEFT__WRITE
+};
 
 typedef struct weft__access {
     uint32_t tensor;
     uint32_t r0, r1, c0, c1, s0, s1; /* rows, columns, splits, in the tensor's own coordinates */
-    uint32_t origin; /* column at which the task's K range begins: `due` counts from it; WEFT_NONE: needed at the start */
+    uint32_t
+        origin; /* column at which the task's K range begins: `due` counts from it; WEFT_NONE: needed at the start */
     uint8_t what;
 } weft__access;
 

@@ -1,7 +1,8 @@
 /* counters.c: which edges carry packets, which cells have counters, and what a task waits for and signals.
  *
- * A cell is a row panel (the plan's row tile, or a chunk) by a column panel (all columns; a share of them with k_panels; a
- * block of groups for partials). Row tiles of all pops nest in row panels, so a task touches one panel down.             */
+ * A cell is a row panel (the plan's row tile, or a chunk) by a column panel (all columns; a share of them with
+ * k_panels; a block of groups for partials). Row tiles of all pops nest in row panels, so a task touches one panel
+ * down. */
 #include "plan_internal.h"
 
 static weft__ptensor *base_of(const weft__plan_state *p, uint32_t t) { return &p->tensors[p->tensors[t].base]; }
@@ -52,7 +53,8 @@ int weft__packets(weft__plan_state *p)
 {
     if (p->m > p->opt->packet_max_rows || p->wide || p->opt->strategy == WEFT__MICROBATCH) return 0;
     int rc = 0;
-    for (uint32_t i = 0; i < p->n_pop && !rc; i++) rc = take_packets(p, i);
+    for (uint32_t i = 0; i < p->n_pop && !rc; i++)
+        rc = take_packets(p, i);
     for (uint32_t i = 0; i < p->n_pop && !rc; i++) {
         const uint32_t out = p->pops[i].op.out;
         if (out == WEFT_NONE || base_of(p, out)->packets == WEFT_NONE) continue;
@@ -64,7 +66,8 @@ int weft__packets(weft__plan_state *p)
 
 /* ------------------------------------------------------------------------------------------------------ counters */
 
-/* Does whoever has waited for all of `base` know that `target` was complete before, over at most `depth` + 1 counters? */
+/* Does whoever has waited for all of `base` know that `target` was complete before, over at most `depth` + 1
+ * counters? */
 static int covers(const weft__plan_state *p, const weft__ptensor *base, const weft__ptensor *target, int depth)
 {
     for (uint32_t w = base->first_writer; w != WEFT_NONE; w = p->pops[w].next_writer) {
@@ -129,8 +132,8 @@ int weft__counters(weft__plan_state *p)
 
 /* --------------------------------------------------------------------------------------------------------- edges */
 
-/* Waits for columns [c0, c1) of a base; `origin`: the column at which the task's K range begins, or WEFT_NONE for what it
- * needs at once.                                                                                                       */
+/* Waits for columns [c0, c1) of a base; `origin`: the column at which the task's K range begins, or WEFT_NONE for
+ * what it needs at once. */
 static void add_waits(const weft__ptensor *b, uint32_t m0, uint32_t c0, uint32_t c1, uint32_t origin, weft__edges *e)
 {
     const uint32_t row = b->counter0 + m0 / b->row_panel * b->n_col;

@@ -1,9 +1,9 @@
 /* dag.c: graphs of MIX and NOP ops: one unit an op, where the graph says, in the same image as everything else.
  *
- * Counters: an op that doesn't join waits for each of its inputs at that input's counter on its device (one counter for all
- * such readers there, as many arrivals as the input has tasks). An op that joins has one counter of its own, which all tasks of
- * all its inputs signal. Values of MIX ops: word i of a tensor of n_op words on every device: op i's, where it is read, and on
- * device 0 ("out").                                                                                                      */
+ * Counters: an op that doesn't join waits for each of its inputs at that input's counter on its device (one counter
+ * for all such readers there, as many arrivals as the input has tasks). An op that joins has one counter of its own,
+ * which all tasks of all its inputs signal. Values of MIX ops: word i of a tensor of n_op words on every device: op
+ * i's, where it is read, and on device 0 ("out"). */
 #include "plan_internal.h"
 
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 typedef struct dag {
     weft__plan_state *p;
     const weft__graph *g;
-    uint64_t *readers;   /* [op]: devices with readers */
-    uint64_t *plain;     /* [op]: devices with readers that don't join */
-    uint32_t *plain0;    /* [op + 1]: first of its plain counters in ids */
-    uint32_t *ids;       /* counter of (op, device), by op, then device */
-    uint32_t *joined0;   /* [op + 1]: first of its joining readers in joined */
-    uint32_t *joined;    /* ops */
-    uint32_t *join_id;   /* [op]: counter of an op that joins */
-    uint32_t *stamp;     /* [op]: last op that has counted it as input, plus 1 */
-    uint64_t *rank;      /* [op]: level, longest way to the end, or last producer, by order */
+    uint64_t *readers; /* [op]: devices with readers */
+    uint64_t *plain;   /* [op]: devices with readers that don't join */
+    uint32_t *plain0;  /* [op + 1]: first of its plain counters in ids */
+    uint32_t *ids;     /* counter of (op, device), by op, then device */
+    uint32_t *joined0; /* [op + 1]: first of its joining readers in joined */
+    uint32_t *joined;  /* ops */
+    uint32_t *join_id; /* [op]: counter of an op that joins */
+    uint32_t *stamp;   /* [op]: last op that has counted it as input, plus 1 */
+    uint64_t *rank;    /* [op]: level, longest way to the end, or last producer, by order */
     uint64_t tasks[WEFT_MAX_DEVICES], sides[WEFT_MAX_DEVICES], deps[WEFT_MAX_DEVICES], args[WEFT_MAX_DEVICES];
     uint32_t task[WEFT_MAX_DEVICES], side[WEFT_MAX_DEVICES], arg[WEFT_MAX_DEVICES]; /* next, while writing */
 } dag;
@@ -50,7 +50,9 @@ static int dag_alloc(dag *d)
     d->stamp = calloc(n, 4);
     d->rank = calloc(n, 8);
     d->p->units = calloc(n, sizeof *d->p->units);
-    if (d->readers && d->plain && d->plain0 && d->joined0 && d->joined && d->join_id && d->stamp && d->rank && d->p->units) return 0;
+    if (d->readers && d->plain && d->plain0 && d->joined0 && d->joined && d->join_id && d->stamp && d->rank &&
+        d->p->units)
+        return 0;
     return weft__fail(WEFT_ENOMEM, "plan: %u ops", d->g->n_op);
 }
 
@@ -70,7 +72,8 @@ static uint32_t next_input(dag *d, uint32_t i, uint32_t *at)
 static void forget_inputs(dag *d, uint32_t i)
 {
     const weft__gop *o = &d->g->ops[i];
-    for (uint32_t j = 0; j < o->n_in; j++) d->stamp[d->g->inputs[o->in + j]] = 0;
+    for (uint32_t j = 0; j < o->n_in; j++)
+        d->stamp[d->g->inputs[o->in + j]] = 0;
 }
 
 static int find_readers(dag *d)
@@ -83,8 +86,10 @@ static int find_readers(dag *d)
         }
         for (uint32_t at = 0, in; (in = next_input(d, i, &at)) != WEFT_NONE;) {
             d->readers[in] |= 1ull << o->device;
-            if (o->join) d->joined0[in + 1]++;
-            else d->plain[in] |= 1ull << o->device;
+            if (o->join)
+                d->joined0[in + 1]++;
+            else
+                d->plain[in] |= 1ull << o->device;
         }
         forget_inputs(d, i);
     }
@@ -101,7 +106,8 @@ static int find_readers(dag *d)
     memcpy(next, d->joined0, g->n_op * sizeof *next);
     for (uint32_t i = 0; i < g->n_op; i++) {
         if (!g->ops[i].join) continue;
-        for (uint32_t at = 0, in; (in = next_input(d, i, &at)) != WEFT_NONE;) d->joined[next[in]++] = i;
+        for (uint32_t at = 0, in; (in = next_input(d, i, &at)) != WEFT_NONE;)
+            d->joined[next[in]++] = i;
         forget_inputs(d, i);
     }
     free(next);
@@ -113,7 +119,8 @@ static void number_counters(dag *d)
     uint32_t at = 0;
     for (uint32_t i = 0; i < d->g->n_op; i++) {
         const weft__gop *o = &d->g->ops[i];
-        for (uint64_t m = d->plain[i]; m; m &= m - 1) d->ids[at++] = (uint32_t)d->p->counters[__builtin_ctzll(m)]++;
+        for (uint64_t m = d->plain[i]; m; m &= m - 1)
+            d->ids[at++] = (uint32_t)d->p->counters[__builtin_ctzll(m)]++;
         if (o->join && o->n_in) d->join_id[i] = (uint32_t)d->p->counters[o->device]++;
     }
 }
@@ -147,7 +154,8 @@ static void rank_critical(dag *d)
             if (*r < d->rank[i]) *r = d->rank[i];
         }
     }
-    for (uint32_t i = 0; i < d->g->n_op; i++) d->rank[i] = ~d->rank[i];
+    for (uint32_t i = 0; i < d->g->n_op; i++)
+        d->rank[i] = ~d->rank[i];
 }
 
 static void rank_grouped(dag *d) /* right after its last input */
@@ -171,11 +179,15 @@ static int by_rank(const void *a, const void *b)
 static void order_ops(dag *d)
 {
     weft__plan_state *p = d->p;
-    if (p->opt->order == WEFT__CRITICAL) rank_critical(d);
-    else if (p->opt->order == WEFT__GROUPED) rank_grouped(d);
-    else rank_breadth(d);
+    if (p->opt->order == WEFT__CRITICAL)
+        rank_critical(d);
+    else if (p->opt->order == WEFT__GROUPED)
+        rank_grouped(d);
+    else
+        rank_breadth(d);
     p->n_unit = d->g->n_op;
-    for (uint32_t i = 0; i < p->n_unit; i++) p->units[i] = (weft__unit){.key = {d->rank[i], 0}, .pop = i};
+    for (uint32_t i = 0; i < p->n_unit; i++)
+        p->units[i] = (weft__unit){.key = {d->rank[i], 0}, .pop = i};
     qsort(p->units, p->n_unit, sizeof *p->units, by_rank);
 }
 
@@ -189,7 +201,8 @@ static uint32_t count_waits(dag *d, uint32_t i)
 {
     uint32_t n = 0;
     if (d->g->ops[i].join) return d->g->ops[i].n_in > 0;
-    for (uint32_t at = 0; next_input(d, i, &at) != WEFT_NONE;) n++;
+    for (uint32_t at = 0; next_input(d, i, &at) != WEFT_NONE;)
+        n++;
     forget_inputs(d, i);
     return n;
 }
@@ -205,7 +218,8 @@ static int count(dag *d, weft__image_counts *n)
         const weft__gop *o = &d->g->ops[i];
         const uint32_t waits = count_waits(d, i), signals = count_signals(d, i);
         if (waits > UINT16_MAX || signals > UINT16_MAX) {
-            return weft__fail(WEFT_EUSAGE, "plan: op %u has %u inputs and %u readers, at most 65535 fit", i, waits, signals);
+            return weft__fail(WEFT_EUSAGE, "plan: op %u has %u inputs and %u readers, at most 65535 fit", i, waits,
+                              signals);
         }
         d->tasks[o->device] += o->n_tile;
         d->deps[o->device] += (uint64_t)waits * o->n_tile;
@@ -227,8 +241,10 @@ static int count(dag *d, weft__image_counts *n)
 
 static void put_edge(uint64_t *side, uint32_t *next, void *inline2, uint32_t i, const void *edge)
 {
-    if (i < 2) memcpy((uint8_t *)inline2 + 8 * (size_t)i, edge, 8);
-    else memcpy(&side[(*next)++], edge, 8);
+    if (i < 2)
+        memcpy((uint8_t *)inline2 + 8 * (size_t)i, edge, 8);
+    else
+        memcpy(&side[(*next)++], edge, 8);
 }
 
 static void put_waits(dag *d, uint32_t i, weft_task *t, uint64_t *side, uint32_t *next)
@@ -267,7 +283,8 @@ static void put_args(dag *d, weft__image_writer *w, uint32_t i, weft_task *t)
     uint32_t *a = w->args + w->queues[o->device].arg + d->arg[o->device], n = 0;
     a[n++] = o->constant;
     a[n++] = o->n_in;
-    for (uint32_t j = 0; j < o->n_in; j++) a[n++] = d->g->inputs[o->in + j];
+    for (uint32_t j = 0; j < o->n_in; j++)
+        a[n++] = d->g->inputs[o->in + j];
     a[n++] = (uint32_t)__builtin_popcountll(value_devices(d, i));
     for (uint64_t m = value_devices(d, i); m; m &= m - 1) {
         a[n++] = (uint32_t)__builtin_ctzll(m);
@@ -285,8 +302,11 @@ static void put_op_tasks(dag *d, weft__image_writer *w, uint32_t i)
     for (uint32_t tile = 0; tile < o->n_tile; tile++) {
         weft_task *t = &w->tasks[q->task + d->task[o->device]++];
         const int mix = o->kind == WEFT__GOP_MIX;
-        *t = (weft_task){.kind = mix ? WEFT_KIND_MIX : WEFT_KIND_NOP, .alt_device = 0xff, .op = mix ? 0 : 1,
-                         .cost_ns = o->cost_ns, .extra = d->side[o->device]};
+        *t = (weft_task){.kind = mix ? WEFT_KIND_MIX : WEFT_KIND_NOP,
+                         .alt_device = 0xff,
+                         .op = mix ? 0 : 1,
+                         .cost_ns = o->cost_ns,
+                         .extra = d->side[o->device]};
         put_waits(d, i, t, w->side + q->side, &d->side[o->device]);
         put_signals(d, i, t, w->side + q->side, &d->side[o->device]);
         if (mix) put_args(d, w, i, t);
@@ -300,21 +320,45 @@ static void put_devices(dag *d, weft__image_writer *w, uint32_t out_name)
     uint64_t task = 0, side = 0, dep = 0, counter = 0, arg = 0;
     for (uint32_t e = 0; e < p->opt->n_device; e++) {
         weft_tensor *t = &w->tensors[e];
-        *t = (weft_tensor){.name = out_name, .device = (uint16_t)e, .dtype = WEFT_U32, .layout = WEFT_LAYOUT_ROW,
-                           .role = e ? WEFT_ROLE_ACT : WEFT_ROLE_OUTPUT, .rows = 1, .cols = d->g->n_op,
-                           .weight = WEFT_NONE, .splits = 1, .bytes = 4ull * d->g->n_op};
-        w->devices[e] = (weft_image_device){.workers = p->opt->workers[e], .op = 2 * e, .n_op = 2,
-                                            .work_bytes = weft_round_up64(t->bytes, 1024)};
-        weft_op op = {.name = WEFT_NONE, .device = (uint16_t)e, .kind = WEFT_KIND_MIX, .dtype = WEFT_U32, .x = WEFT_NONE,
-                      .w = WEFT_NONE, .out = WEFT_NONE, .aux = WEFT_NONE, .scale = WEFT_NONE, .pk_x = WEFT_NONE,
-                      .pk_out = WEFT_NONE, .pk_aux = WEFT_NONE, .partial = WEFT_NONE};
+        *t = (weft_tensor){.name = out_name,
+                           .device = (uint16_t)e,
+                           .dtype = WEFT_U32,
+                           .layout = WEFT_LAYOUT_ROW,
+                           .role = e ? WEFT_ROLE_ACT : WEFT_ROLE_OUTPUT,
+                           .rows = 1,
+                           .cols = d->g->n_op,
+                           .weight = WEFT_NONE,
+                           .splits = 1,
+                           .bytes = 4ull * d->g->n_op};
+        w->devices[e] = (weft_image_device){
+            .workers = p->opt->workers[e], .op = 2 * e, .n_op = 2, .work_bytes = weft_round_up64(t->bytes, 1024)};
+        weft_op op = {.name = WEFT_NONE,
+                      .device = (uint16_t)e,
+                      .kind = WEFT_KIND_MIX,
+                      .dtype = WEFT_U32,
+                      .x = WEFT_NONE,
+                      .w = WEFT_NONE,
+                      .out = WEFT_NONE,
+                      .aux = WEFT_NONE,
+                      .scale = WEFT_NONE,
+                      .pk_x = WEFT_NONE,
+                      .pk_out = WEFT_NONE,
+                      .pk_aux = WEFT_NONE,
+                      .partial = WEFT_NONE};
         w->ops[2 * e] = op;
         op.kind = WEFT_KIND_NOP;
         w->ops[2 * e + 1] = op;
-        w->queues[e] = (weft_image_queue){
-            .task = (uint32_t)task, .n_task = (uint32_t)d->tasks[e], .order = (uint32_t)task, .side = (uint32_t)side,
-            .n_side = (uint32_t)d->sides[e], .counter = (uint32_t)counter, .n_counter = (uint32_t)p->counters[e],
-            .dep = (uint32_t)dep, .n_dep = (uint32_t)d->deps[e], .arg = (uint32_t)arg, .n_arg = (uint32_t)d->args[e]};
+        w->queues[e] = (weft_image_queue){.task = (uint32_t)task,
+                                          .n_task = (uint32_t)d->tasks[e],
+                                          .order = (uint32_t)task,
+                                          .side = (uint32_t)side,
+                                          .n_side = (uint32_t)d->sides[e],
+                                          .counter = (uint32_t)counter,
+                                          .n_counter = (uint32_t)p->counters[e],
+                                          .dep = (uint32_t)dep,
+                                          .n_dep = (uint32_t)d->deps[e],
+                                          .arg = (uint32_t)arg,
+                                          .n_arg = (uint32_t)d->args[e]};
         task += d->tasks[e];
         side += d->sides[e];
         dep += d->deps[e];
@@ -333,14 +377,18 @@ static int dag_build(dag *d, weft__image_writer *w)
     if (rc) return rc;
     number_counters(d);
     order_ops(d);
-    weft__image_counts n = {.devices = p->opt->n_device, .queues = p->opt->n_device, .tensors = p->opt->n_device,
-                            .ops = 2ull * p->opt->n_device, .strings = p->n_string};
+    weft__image_counts n = {.devices = p->opt->n_device,
+                            .queues = p->opt->n_device,
+                            .tensors = p->opt->n_device,
+                            .ops = 2ull * p->opt->n_device,
+                            .strings = p->n_string};
     rc = count(d, &n);
     if (!rc) rc = weft__image_writer_init(w, &n, p->opt->n_device, 1);
     if (rc) return rc;
     put_devices(d, w, out_name);
     memcpy(w->strings, p->strings, p->n_string);
-    for (uint32_t u = 0; u < p->n_unit; u++) put_op_tasks(d, w, p->units[u].pop);
+    for (uint32_t u = 0; u < p->n_unit; u++)
+        put_op_tasks(d, w, p->units[u].pop);
     return weft__finish(w);
 }
 

@@ -3,7 +3,7 @@
  *   arenas of a device    weights: bases of weights, in the order in which ops name them
  *                         work:    inputs, activations, partials, packets; every base has memory of its own
  *
- * Units are walked twice, once to count and once to write; a task's id is its place in its device's queue.               */
+ * Units are walked twice, once to count and once to write; a task's id is its place in its device's queue. */
 #include "plan_internal.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@
 /* Offsets of bases, then of views. Bases begin at multiples of 1024. */
 static void lay_out(weft__plan_state *p, weft__image_writer *w)
 {
-    for (uint32_t d = 0; d < p->opt->n_device; d++) w->devices[d].weight_bytes = w->devices[d].work_bytes = 0;
+    for (uint32_t d = 0; d < p->opt->n_device; d++)
+        w->devices[d].weight_bytes = w->devices[d].work_bytes = 0;
     for (uint32_t i = 0; i < p->n_tensor; i++) {
         weft__ptensor *t = &p->tensors[i];
         weft_image_device *dev = &w->devices[t->t.device];
@@ -23,7 +24,8 @@ static void lay_out(weft__plan_state *p, weft__image_writer *w)
         t->t.offset = *end;
         *end = weft_round_up64(*end + t->t.bytes, 1024);
     }
-    for (uint32_t i = 0; i < p->n_tensor; i++) w->tensors[i] = p->tensors[i].t;
+    for (uint32_t i = 0; i < p->n_tensor; i++)
+        w->tensors[i] = p->tensors[i].t;
 }
 
 /* Ops of a device lie together. */
@@ -45,7 +47,8 @@ static int list_ops(weft__plan_state *p, weft__image_writer *w)
     return 0;
 }
 
-static void tile_of(const weft__plan_state *p, const weft__pop *pop, uint32_t mt, uint32_t nt, uint32_t split, weft__tile *t)
+static void tile_of(const weft__plan_state *p, const weft__pop *pop, uint32_t mt, uint32_t nt, uint32_t split,
+                    weft__tile *t)
 {
     const weft_op *op = &pop->op;
     const uint32_t groups = weft_div_up(op->n, 16), blocks = weft_div_up(op->k, 64);
@@ -113,17 +116,25 @@ static void write_tile(weft__plan_state *p, const weft__pop *pop, const weft__ti
     uint32_t *next = &at->side[op->device];
     const int whole = t->ng == pop->groups && t->rows == op->m_tile && t->nkb == op->split_kb;
     (void)p;
-    *task = (weft_task){.kind = op->kind, .alt_device = 0xff, .op = (uint16_t)pop->local, .n_wait = (uint16_t)e->n_wait,
-                        .n_signal = (uint16_t)e->n_signal, .extra = *next,
+    *task = (weft_task){.kind = op->kind,
+                        .alt_device = 0xff,
+                        .op = (uint16_t)pop->local,
+                        .n_wait = (uint16_t)e->n_wait,
+                        .n_signal = (uint16_t)e->n_signal,
+                        .extra = *next,
                         .tile = {t->m0, t->g0, t->ng, op->kind == WEFT_KIND_REDUCE ? t->rows : t->kb0 | t->nkb << 16},
                         .cost_ns = whole ? pop->cost_ns : weft__cost_task(op, t->ng, t->rows, t->nkb)};
     for (uint32_t i = 0; i < e->n_wait; i++) {
-        if (i < 2) task->wait[i] = e->wait[i];
-        else memcpy(&side[(*next)++], &e->wait[i], 8);
+        if (i < 2)
+            task->wait[i] = e->wait[i];
+        else
+            memcpy(&side[(*next)++], &e->wait[i], 8);
     }
     for (uint32_t i = 0; i < e->n_signal; i++) {
-        if (i < 2) task->signal[i] = e->signal[i];
-        else memcpy(&side[(*next)++], &e->signal[i], 8);
+        if (i < 2)
+            task->signal[i] = e->signal[i];
+        else
+            memcpy(&side[(*next)++], &e->signal[i], 8);
     }
 }
 
@@ -131,10 +142,15 @@ static void list_queues(const weft__plan_state *p, const counts *c, weft__image_
 {
     uint64_t task = 0, side = 0, dep = 0, counter = 0;
     for (uint32_t d = 0; d < p->opt->n_device; d++) {
-        w->queues[d] = (weft_image_queue){.task = (uint32_t)task, .n_task = (uint32_t)c->task[d], .order = (uint32_t)task,
-                                          .side = (uint32_t)side, .n_side = (uint32_t)c->side[d],
-                                          .counter = (uint32_t)counter, .n_counter = (uint32_t)p->counters[d],
-                                          .dep = (uint32_t)dep, .n_dep = (uint32_t)c->dep[d]};
+        w->queues[d] = (weft_image_queue){.task = (uint32_t)task,
+                                          .n_task = (uint32_t)c->task[d],
+                                          .order = (uint32_t)task,
+                                          .side = (uint32_t)side,
+                                          .n_side = (uint32_t)c->side[d],
+                                          .counter = (uint32_t)counter,
+                                          .n_counter = (uint32_t)p->counters[d],
+                                          .dep = (uint32_t)dep,
+                                          .n_dep = (uint32_t)c->dep[d]};
         task += c->task[d];
         side += c->side[d];
         dep += c->dep[d];
@@ -153,9 +169,17 @@ int weft__emit(weft__plan_state *p, weft__image_writer *w)
         c.deps += c.dep[d];
         c.counters += p->counters[d];
     }
-    const weft__image_counts n = {.devices = p->opt->n_device, .queues = p->opt->n_device, .tensors = p->n_tensor,
-                                  .weights = p->n_weight, .ops = p->n_pop, .tasks = c.tasks, .order = c.tasks,
-                                  .side = c.sides, .counters = c.counters, .deps = c.deps, .strings = p->n_string};
+    const weft__image_counts n = {.devices = p->opt->n_device,
+                                  .queues = p->opt->n_device,
+                                  .tensors = p->n_tensor,
+                                  .weights = p->n_weight,
+                                  .ops = p->n_pop,
+                                  .tasks = c.tasks,
+                                  .order = c.tasks,
+                                  .side = c.sides,
+                                  .counters = c.counters,
+                                  .deps = c.deps,
+                                  .strings = p->n_string};
     int rc = weft__image_writer_init(w, &n, p->opt->n_device, 1);
     if (rc) return rc;
     lay_out(p, w);

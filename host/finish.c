@@ -1,5 +1,5 @@
-/* finish.c: what follows from tasks, waits and signals: arrivals and scope of counters, arrivals of waits, the lists of tasks
- * that a counter releases (ascending, in queue order), and the order, which is that of the tasks.                        */
+/* finish.c: what follows from tasks, waits and signals: arrivals and scope of counters, arrivals of waits, the lists
+ * of tasks that a counter releases (ascending, in queue order), and the order, which is that of the tasks. */
 #include "plan_internal.h"
 
 #include <string.h>
@@ -70,14 +70,19 @@ static void list_deps(weft__image_writer *w, uint32_t device)
 int weft__finish(weft__image_writer *w)
 {
     const uint32_t n = w->header->n_device;
-    for (uint32_t d = 0; d < n; d++) arrive(w, d);
+    for (uint32_t d = 0; d < n; d++)
+        arrive(w, d);
     for (uint64_t i = 0; i < w->header->counters.count; i++) {
         if (w->counters[i].arrivals > UINT16_MAX) {
-            return weft__fail(WEFT_EUSAGE, "plan: %u tasks signal counter %llu, at most 65535 can: take larger tiles or "
-                              "k_panels", w->counters[i].arrivals, (unsigned long long)i);
+            return weft__fail(WEFT_EUSAGE,
+                              "plan: %u tasks signal counter %llu, at most 65535 can: take larger tiles or "
+                              "k_panels",
+                              w->counters[i].arrivals, (unsigned long long)i);
         }
     }
-    for (uint32_t d = 0; d < n; d++) copy_back(w, d);
-    for (uint32_t d = 0; d < n; d++) list_deps(w, d);
+    for (uint32_t d = 0; d < n; d++)
+        copy_back(w, d);
+    for (uint32_t d = 0; d < n; d++)
+        list_deps(w, d);
     return 0;
 }

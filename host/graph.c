@@ -1,7 +1,7 @@
 /* graph.c: ops and tensors as they are added: every id, shape and order is checked here, so that the planner need not.
  *
  * Enters: descriptions. Leaves: a graph in which every tensor has at most one writer and every op reads only what was
- * written before it. Arrays grow by doubling; strings are copies owned by the graph.                                    */
+ * written before it. Arrays grow by doubling; strings are copies owned by the graph. */
 #include "graph.h"
 
 #include "../tasks/layout.h"
@@ -27,7 +27,8 @@ void weft__graph_free(weft__graph *g)
         free((char *)g->tensors[i].source.b);
         free((char *)g->tensors[i].source.gain);
     }
-    for (uint32_t i = 0; i < g->n_op; i++) free(g->ops[i].name);
+    for (uint32_t i = 0; i < g->n_op; i++)
+        free(g->ops[i].name);
     free(g->tensors);
     free(g->ops);
     free(g->inputs);
@@ -40,7 +41,8 @@ static int reserve(void **array, uint32_t n, uint32_t more, uint32_t *cap, size_
     if (more <= *cap - n) return 0;
     if (more > WEFT_NONE / 2 - n) return weft__fail(WEFT_ENOMEM, "graph: more than 2^31 elements");
     uint32_t want = *cap ? *cap : 16;
-    while (want < n + more) want *= 2;
+    while (want < n + more)
+        want *= 2;
     void *p = realloc(*array, want * elem);
     if (!p) return weft__fail(WEFT_ENOMEM, "graph: %u elements", want);
     *array = p;
@@ -63,7 +65,8 @@ static int add_tensor(weft__graph *g, const char *name, uint32_t role, uint32_t 
     if (dtype > WEFT_INT8) return weft__fail(WEFT_EUSAGE, "graph: tensor %s: unknown dtype %u", name, dtype);
     int rc = reserve((void **)&g->tensors, g->n_tensor, 1, &g->cap_tensor, sizeof *g->tensors);
     if (rc) return rc;
-    weft__gtensor t = {.role = (uint8_t)role, .dtype = (uint8_t)dtype, .rows = rows, .cols = cols, .producer = WEFT_NONE};
+    weft__gtensor t = {
+        .role = (uint8_t)role, .dtype = (uint8_t)dtype, .rows = rows, .cols = cols, .producer = WEFT_NONE};
     int failed = 0;
     t.name = copy(name, &failed);
     if (src) {
@@ -117,8 +120,8 @@ static int shape_is(const weft__graph *g, const char *op, const char *field, uin
     if (id >= g->n_tensor) return weft__fail(WEFT_EUSAGE, "graph: op %s: %s is no tensor", op, field);
     const weft__gtensor *t = &g->tensors[id];
     if (t->rows == rows && t->cols == cols && t->dtype == dtype) return 0;
-    return weft__fail(WEFT_EUSAGE, "graph: op %s: %s is %u x %u of type %u, must be %u x %u of type %u", op, field, t->rows,
-                      t->cols, t->dtype, rows, cols, dtype);
+    return weft__fail(WEFT_EUSAGE, "graph: op %s: %s is %u x %u of type %u, must be %u x %u of type %u", op, field,
+                      t->rows, t->cols, t->dtype, rows, cols, dtype);
 }
 
 static int readable(const weft__graph *g, const char *op, const char *field, uint32_t id)
@@ -149,7 +152,8 @@ int weft__graph_gemm(weft__graph *g, const weft__gemm *d, uint32_t *op)
 {
     const char *name = d->name ? d->name : "gemm";
     const int has_aux = d->epilogue == WEFT_EPI_RESIDUAL || d->epilogue == WEFT_EPI_BIAS;
-    if (d->epilogue > WEFT_EPI_GELU) return weft__fail(WEFT_EUSAGE, "graph: op %s: unknown epilogue %u", name, d->epilogue);
+    if (d->epilogue > WEFT_EPI_GELU)
+        return weft__fail(WEFT_EUSAGE, "graph: op %s: unknown epilogue %u", name, d->epilogue);
     if (has_aux != (d->aux != WEFT_NONE)) {
         return weft__fail(WEFT_EUSAGE, "graph: op %s: its epilogue %s", name, has_aux ? "needs aux" : "has no aux");
     }
@@ -161,7 +165,8 @@ int weft__graph_gemm(weft__graph *g, const weft__gemm *d, uint32_t *op)
     if (d->out >= g->n_tensor) return weft__fail(WEFT_EUSAGE, "graph: op %s: out is no tensor", name);
     weft__gtensor *out = &g->tensors[d->out];
     if (out->producer != WEFT_NONE || (out->role != WEFT_ROLE_ACT && out->role != WEFT_ROLE_OUTPUT)) {
-        return weft__fail(WEFT_EUSAGE, "graph: op %s can't write %s: it has a writer already or is an input", name, out->name);
+        return weft__fail(WEFT_EUSAGE, "graph: op %s can't write %s: it has a writer already or is an input", name,
+                          out->name);
     }
     if ((rc = check_gemm_shapes(g, d, name))) return rc;
     weft__gop o = {.kind = WEFT__GOP_GEMM,
@@ -187,7 +192,8 @@ static int add_node(weft__graph *g, weft__gop *o, const char *name, const uint32
     if (o->device >= WEFT_MAX_DEVICES) return weft__fail(WEFT_EUSAGE, "graph: %s op on device %u", name, o->device);
     for (uint32_t i = 0; i < n_in; i++) {
         if (in[i] >= g->n_op || g->ops[in[i]].kind != o->kind) {
-            return weft__fail(WEFT_EUSAGE, "graph: %s op %u: input %u is no %s op before it", name, g->n_op, in[i], name);
+            return weft__fail(WEFT_EUSAGE, "graph: %s op %u: input %u is no %s op before it", name, g->n_op, in[i],
+                              name);
         }
     }
     int rc = reserve((void **)&g->inputs, g->n_input, n_in, &g->cap_input, sizeof *g->inputs);
@@ -201,16 +207,16 @@ static int add_node(weft__graph *g, weft__gop *o, const char *name, const uint32
     return 0;
 }
 
-int weft__graph_mix(weft__graph *g, uint32_t device, uint32_t constant, const uint32_t *in, uint32_t n_in, uint32_t join,
-                    uint32_t *op)
+int weft__graph_mix(weft__graph *g, uint32_t device, uint32_t constant, const uint32_t *in, uint32_t n_in,
+                    uint32_t join, uint32_t *op)
 {
     weft__gop o = {.kind = WEFT__GOP_MIX, .join = join != 0, .device = device, .constant = constant, .n_tile = 1};
     o.cost_ns = 100;
     return add_node(g, &o, "mix", in, n_in, op);
 }
 
-int weft__graph_nop(weft__graph *g, uint32_t device, uint32_t n_tile, uint32_t cost_ns, const uint32_t *in, uint32_t n_in,
-                    uint32_t join, uint32_t *op)
+int weft__graph_nop(weft__graph *g, uint32_t device, uint32_t n_tile, uint32_t cost_ns, const uint32_t *in,
+                    uint32_t n_in, uint32_t join, uint32_t *op)
 {
     weft__gop o = {.kind = WEFT__GOP_NOP, .join = join != 0, .device = device, .n_tile = n_tile, .cost_ns = cost_ns};
     if (!n_tile) return weft__fail(WEFT_EUSAGE, "graph: a nop op of no tasks");
@@ -223,7 +229,8 @@ int weft__graph_mix_values(const weft__graph *g, uint32_t *values)
         const weft__gop *o = &g->ops[i];
         if (o->kind != WEFT__GOP_MIX) return weft__fail(WEFT_EUSAGE, "graph: op %u is no mix op", i);
         values[i] = o->constant;
-        for (uint32_t j = 0; j < o->n_in; j++) values[i] = weft_mix_step(values[i], values[g->inputs[o->in + j]]);
+        for (uint32_t j = 0; j < o->n_in; j++)
+            values[i] = weft_mix_step(values[i], values[g->inputs[o->in + j]]);
     }
     return 0;
 }

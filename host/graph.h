@@ -2,7 +2,7 @@
  *
  * A graph is built in execution order: an op may only read tensors that are written by ops before it (or inputs and
  * weights). Names and shapes are copied. The structs may be read (by the planner, by the reference); they are written
- * only through the calls below. Not thread-safe; no global state.                                                     */
+ * only through the calls below. Not thread-safe; no global state. */
 #ifndef WEFT_HOST_GRAPH_H
 #define WEFT_HOST_GRAPH_H
 
@@ -21,29 +21,34 @@ typedef struct weft__source {
 } weft__source;
 
 typedef struct weft__gtensor {
-    char *name;            /* never NULL */
-    uint8_t role, dtype;   /* WEIGHT, ACT, INPUT or OUTPUT */
-    uint32_t rows, cols;   /* INPUT, ACT, OUTPUT: m x k. WEIGHT: n x k, n as packed (gated: gate and up rows, padded to 16) */
-    uint32_t producer;     /* op that writes it, or WEFT_NONE */
-    weft__source source;   /* of a weight; strings owned by the graph */
+    char *name;          /* never NULL */
+    uint8_t role, dtype; /* WEIGHT, ACT, INPUT or OUTPUT */
+    uint32_t rows,
+        cols; /* INPUT, ACT, OUTPUT: m x k. WEIGHT: n x k, n as packed (gated: gate and up rows, padded to 16) */
+    uint32_t producer;   /* op that writes it, or WEFT_NONE */
+    weft__source source; /* of a weight; strings owned by the graph */
 } weft__gtensor;
 
-enum weft__gop_kind { WEFT__GOP_GEMM, WEFT__GOP_MIX, WEFT__GOP_NOP };
+enum weft__gop_kind {
+    WEFT__GOP_GEMM,
+    WEFT__GOP_MIX,
+    WEFT__GOP_NOP
+};
 
 typedef struct weft__gop {
     char *name;
-    uint8_t kind;       /* enum weft__gop_kind */
-    uint8_t epilogue;   /* enum weft_epilogue */
-    uint8_t norm;       /* rows of x are divided by their RMS first */
-    uint8_t join;       /* MIX, NOP: the task's inputs meet at one counter instead of one counter an input */
-    uint32_t layer;     /* what placements count: ops of one layer stay together */
-    uint32_t device;    /* MIX, NOP: where it runs */
+    uint8_t kind;            /* enum weft__gop_kind */
+    uint8_t epilogue;        /* enum weft_epilogue */
+    uint8_t norm;            /* rows of x are divided by their RMS first */
+    uint8_t join;            /* MIX, NOP: the task's inputs meet at one counter instead of one counter an input */
+    uint32_t layer;          /* what placements count: ops of one layer stay together */
+    uint32_t device;         /* MIX, NOP: where it runs */
     uint32_t x, w, aux, out; /* tensors, or WEFT_NONE; GEMM */
     float eps;
-    uint32_t constant;  /* MIX */
-    uint32_t n_tile;    /* NOP: tasks; 1 for MIX */
-    uint32_t cost_ns;   /* NOP, MIX: of one task */
-    uint32_t in, n_in;  /* MIX, NOP: range of graph->inputs[], ops that this one depends on, in argument order */
+    uint32_t constant; /* MIX */
+    uint32_t n_tile;   /* NOP: tasks; 1 for MIX */
+    uint32_t cost_ns;  /* NOP, MIX: of one task */
+    uint32_t in, n_in; /* MIX, NOP: range of graph->inputs[], ops that this one depends on, in argument order */
 } weft__gop;
 
 typedef struct weft__graph {
@@ -71,23 +76,23 @@ typedef struct weft__gemm {
 } weft__gemm;
 int weft__graph_gemm(weft__graph *g, const weft__gemm *desc, uint32_t *op);
 
-/* One task that hashes `constant` and the values of the ops in in[] (MIX ops), in order, on `device`. Op i's value is word
- * i of the OUTPUT tensor "out" (1 x n_op, u32) on device 0, and of every device that needs it.                          */
-int weft__graph_mix(weft__graph *g, uint32_t device, uint32_t constant, const uint32_t *in, uint32_t n_in, uint32_t join,
-                    uint32_t *op);
+/* One task that hashes `constant` and the values of the ops in in[] (MIX ops), in order, on `device`. Op i's value
+ * is word i of the OUTPUT tensor "out" (1 x n_op, u32) on device 0, and of every device that needs it. */
+int weft__graph_mix(weft__graph *g, uint32_t device, uint32_t constant, const uint32_t *in, uint32_t n_in,
+                    uint32_t join, uint32_t *op);
 
 /* n_tile tasks of cost_ns each on `device`; every one of them waits for all tasks of the ops in in[] (NOP ops). */
-int weft__graph_nop(weft__graph *g, uint32_t device, uint32_t n_tile, uint32_t cost_ns, const uint32_t *in, uint32_t n_in,
-                    uint32_t join, uint32_t *op);
+int weft__graph_nop(weft__graph *g, uint32_t device, uint32_t n_tile, uint32_t cost_ns, const uint32_t *in,
+                    uint32_t n_in, uint32_t join, uint32_t *op);
 
 /* The value of every op of a MIX graph, computed one after another: values[n_op]. */
 int weft__graph_mix_values(const weft__graph *g, uint32_t *values);
 
 /* ------------------------------------------------------------------------------------------------------- builders */
 
-/* GEMMs of widths w[0] -> w[1] -> ..., the whole row of widths `repeat` times (then w[0] must equal w[n-1] if repeat > 1).
- * Weights are seeded, uniform with scale sqrt(3/k), so that variance is kept. INPUT "x" (m x w[0]), OUTPUT "out". Each
- * GEMM is a layer. Element type: dtype (BF16 or FP16).                                                                 */
+/* GEMMs of widths w[0] -> w[1] -> ..., the whole row of widths `repeat` times (then w[0] must equal w[n-1] if repeat
+ * > 1). Weights are seeded, uniform with scale sqrt(3/k), so that variance is kept. INPUT "x" (m x w[0]), OUTPUT
+ * "out". Each GEMM is a layer. Element type: dtype (BF16 or FP16). */
 typedef struct weft__chain {
     const uint32_t *widths;
     uint32_t n_width, repeat, m, dtype;
@@ -98,7 +103,7 @@ int weft__graph_chain(const weft__chain *c, weft__graph **out);
 
 /* The MLP blocks of a Llama-family model, one a layer: x + down(silu(gate(norm x)) * up(norm x)). With `named`, weights
  * come from the model's files under "<prefix>layers.<i>.mlp.gate_proj.weight" and so on, and the gain under
- * "<prefix>layers.<i>.post_attention_layernorm.weight"; else seeded values of the same shapes (gain 1).                */
+ * "<prefix>layers.<i>.post_attention_layernorm.weight"; else seeded values of the same shapes (gain 1). */
 typedef struct weft__model {
     uint32_t hidden, intermediate, layers;
     float eps;

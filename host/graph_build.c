@@ -1,6 +1,6 @@
 /* graph_build.c: the two builders: a chain of GEMMs, and the MLP blocks of a Llama-family model.
  *
- * Enters: widths or a model's shape. Leaves: a graph with INPUT "x" and OUTPUT "out".                                   */
+ * Enters: widths or a model's shape. Leaves: a graph with INPUT "x" and OUTPUT "out". */
 #include "graph.h"
 
 #include "../tasks/layout.h"
@@ -73,9 +73,12 @@ int weft__graph_chain(const weft__chain *c, weft__graph **out)
     if (rc || (rc = weft__graph_new(&g))) return rc;
     uint32_t x, n_layer = c->repeat * (c->n_width - 1);
     rc = weft__graph_tensor(g, "x", WEFT_ROLE_INPUT, c->dtype, c->m, c->widths[0], &x);
-    for (uint32_t l = 0; l < n_layer && !rc; l++) rc = chain_layer(g, c, l, n_layer, &x);
-    if (rc) weft__graph_free(g);
-    else *out = g;
+    for (uint32_t l = 0; l < n_layer && !rc; l++)
+        rc = chain_layer(g, c, l, n_layer, &x);
+    if (rc)
+        weft__graph_free(g);
+    else
+        *out = g;
     return rc;
 }
 
@@ -123,12 +126,19 @@ static int mlp_layer(weft__graph *g, const weft__model *m, uint32_t layer, uint3
     if (!rc) rc = weft__graph_tensor(g, n.out, role, m->dtype, rows, m->hidden, &out);
     if (rc) return rc;
     snprintf(name, sizeof name, "layer%u.gateup", layer);
-    const weft__gemm up = {.name = name, .layer = layer, .x = *x, .w = w1, .aux = WEFT_NONE, .out = h,
-                           .epilogue = WEFT_EPI_GATED_SILU, .norm = 1, .eps = m->eps};
+    const weft__gemm up = {.name = name,
+                           .layer = layer,
+                           .x = *x,
+                           .w = w1,
+                           .aux = WEFT_NONE,
+                           .out = h,
+                           .epilogue = WEFT_EPI_GATED_SILU,
+                           .norm = 1,
+                           .eps = m->eps};
     if ((rc = weft__graph_gemm(g, &up, NULL))) return rc;
     snprintf(name, sizeof name, "layer%u.down", layer);
-    const weft__gemm down = {.name = name, .layer = layer, .x = h, .w = w2, .aux = *x, .out = out,
-                             .epilogue = WEFT_EPI_RESIDUAL};
+    const weft__gemm down = {
+        .name = name, .layer = layer, .x = h, .w = w2, .aux = *x, .out = out, .epilogue = WEFT_EPI_RESIDUAL};
     *x = out;
     return weft__graph_gemm(g, &down, NULL);
 }
@@ -147,8 +157,11 @@ int weft__graph_mlp(const weft__model *m, uint32_t rows, weft__graph **out)
     if (rc || (rc = weft__graph_new(&g))) return rc;
     uint32_t x;
     rc = weft__graph_tensor(g, "x", WEFT_ROLE_INPUT, m->dtype, rows, m->hidden, &x);
-    for (uint32_t l = 0; l < m->layers && !rc; l++) rc = mlp_layer(g, m, l, rows, &x);
-    if (rc) weft__graph_free(g);
-    else *out = g;
+    for (uint32_t l = 0; l < m->layers && !rc; l++)
+        rc = mlp_layer(g, m, l, rows, &x);
+    if (rc)
+        weft__graph_free(g);
+    else
+        *out = g;
     return rc;
 }

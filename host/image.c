@@ -1,7 +1,8 @@
 /* image.c: images as files and as buffers.
  *
- * Enters: counts of elements, or a file. Leaves: a zeroed buffer with every section laid out (in the header's order, each at a
- * multiple of 16, no gaps beyond that), or a checked view. What a view may hold is checked in image_check.c.            */
+ * Enters: counts of elements, or a file. Leaves: a zeroed buffer with every section laid out (in the header's order,
+ * each at a multiple of 16, no gaps beyond that), or a checked view. What a view may hold is checked in
+ * image_check.c. */
 #include "image_internal.h"
 
 #include <errno.h>
@@ -60,7 +61,8 @@ static uint64_t mix_peers(const uint32_t *args)
 {
     uint64_t peers = 0;
     const uint32_t *out = args + 2 + args[1];
-    for (uint32_t i = 0; i < out[0]; i++) peers |= 1ull << out[1 + 2 * i];
+    for (uint32_t i = 0; i < out[0]; i++)
+        peers |= 1ull << out[1 + 2 * i];
     return peers;
 }
 
@@ -78,7 +80,8 @@ uint64_t weft__image_peers(const weft__image *img, uint32_t device)
 {
     const weft_image_device *dev = &img->devices[device];
     uint64_t peers = 1ull << device;
-    for (uint32_t i = 0; i < dev->n_op; i++) peers |= op_peers(img, &img->ops[dev->op + i]);
+    for (uint32_t i = 0; i < dev->n_op; i++)
+        peers |= op_peers(img, &img->ops[dev->op + i]);
     for (uint32_t v = 0; v < img->n_variant; v++) {
         const weft_image_queue *q = weft__image_queue_of(img, v, device);
         for (uint32_t i = 0; i < q->n_task; i++) {
@@ -184,8 +187,10 @@ int weft__image_read_file(const char *path, weft__image *out)
     memset(out, 0, sizeof *out);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return weft__fail(WEFT_EIO, "%s: %s", path, strerror(errno));
-    if (fstat(fd, &st)) rc = weft__fail(WEFT_EIO, "%s: %s", path, strerror(errno));
-    else if (!S_ISREG(st.st_mode)) rc = weft__fail(WEFT_EFILE, "%s: not a regular file", path);
+    if (fstat(fd, &st))
+        rc = weft__fail(WEFT_EIO, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        rc = weft__fail(WEFT_EFILE, "%s: not a regular file", path);
     else if (st.st_size < (off_t)sizeof(weft_image_header)) {
         rc = weft__fail(WEFT_EFILE, "%s: header: file has %lld bytes, a header %zu", path, (long long)st.st_size,
                         sizeof(weft_image_header));
@@ -197,7 +202,9 @@ int weft__image_read_file(const char *path, weft__image *out)
         rc = weft__image_open(bytes, (uint64_t)st.st_size, path, out);
     }
     close(fd);
-    if (rc) free(bytes);
-    else out->owned = bytes;
+    if (rc)
+        free(bytes);
+    else
+        out->owned = bytes;
     return rc;
 }

@@ -3,7 +3,7 @@
  * cycles, arrivals) is the validator's business (validate.h).
  *
  * Enters: bytes or a file. Leaves: weft__image, a view into those bytes. A view never outlives its bytes and never
- * changes them. Errors: WEFT_EFILE with file, section, index and field; WEFT_EIO; WEFT_ENOMEM.                        */
+ * changes them. Errors: WEFT_EFILE with file, section, index and field; WEFT_EIO; WEFT_ENOMEM. */
 #ifndef WEFT_HOST_IMAGE_H
 #define WEFT_HOST_IMAGE_H
 
@@ -34,8 +34,8 @@ typedef struct weft__image {
     void *owned; /* freed by close; NULL if the caller owns the bytes */
 } weft__image;
 
-/* Checks `size` bytes (16-byte aligned) and fills the view. `name` stands in messages (a file name or "image"). The bytes
- * stay the caller's and must outlive the view.                                                                        */
+/* Checks `size` bytes (16-byte aligned) and fills the view. `name` stands in messages (a file name or "image"). The
+ * bytes stay the caller's and must outlive the view. */
 int weft__image_open(const void *bytes, uint64_t size, const char *name, weft__image *out);
 
 /* Reads and opens a file; close frees it. */
@@ -72,7 +72,10 @@ static inline const weft_op *weft__image_op(const weft__image *i, uint32_t devic
 /* Wait and signal number n of a task: two of each inline, the others in its queue's side table. */
 static inline weft_wait weft__task_wait(const weft_task *t, const uint64_t *queue_side, uint32_t n)
 {
-    union { uint64_t word; weft_wait wait; } u;
+    union {
+        uint64_t word;
+        weft_wait wait;
+    } u;
     if (n < 2) return t->wait[n];
     u.word = queue_side[t->extra + n - 2];
     return u.wait;
@@ -82,14 +85,17 @@ static inline uint32_t weft__task_side_waits(const weft_task *t) { return t->n_w
 
 static inline weft_signal weft__task_signal(const weft_task *t, const uint64_t *queue_side, uint32_t n)
 {
-    union { uint64_t word; weft_signal signal; } u;
+    union {
+        uint64_t word;
+        weft_signal signal;
+    } u;
     if (n < 2) return t->signal[n];
     u.word = queue_side[t->extra + weft__task_side_waits(t) + n - 2];
     return u.signal;
 }
 
 /* Tensor by name and role on `device` (WEFT_NONE: on any); index, or WEFT_NONE. INPUT tensors of one name on several
- * devices are copies of each other: the host writes all.                                                              */
+ * devices are copies of each other: the host writes all. */
 uint32_t weft__image_find(const weft__image *img, const char *name, uint32_t role, uint32_t device);
 
 /* Bit d: device `device` writes to device d's memory or signals there, in any variant (itself included). */
@@ -101,8 +107,8 @@ typedef struct weft__image_counts { /* elements of each section; strings in byte
     uint64_t devices, queues, tensors, weights, ops, tasks, order, side, counters, deps, args, strings;
 } weft__image_counts;
 
-/* An image under construction: one buffer of the final size, zeroed, with the header's sections laid out. Fill the arrays
- * in place, then seal. `bytes` is freed with free() by whoever holds it.                                               */
+/* An image under construction: one buffer of the final size, zeroed, with the header's sections laid out. Fill the
+ * arrays in place, then seal. `bytes` is freed with free() by whoever holds it. */
 typedef struct weft__image_writer {
     uint8_t *bytes;
     uint64_t size;
@@ -121,7 +127,8 @@ typedef struct weft__image_writer {
     char *strings;
 } weft__image_writer;
 
-int weft__image_writer_init(weft__image_writer *w, const weft__image_counts *counts, uint32_t n_device, uint32_t n_variant);
+int weft__image_writer_init(weft__image_writer *w, const weft__image_counts *counts, uint32_t n_device,
+                            uint32_t n_variant);
 
 /* Writes the hash of bytes that are otherwise complete (also after a change to them). */
 void weft__image_seal(void *bytes, uint64_t size);

@@ -1,7 +1,7 @@
 /* image_check.c: is every number in an image one that a worker may use without looking?
  *
  * Enters: untrusted bytes. Leaves: 0 and a view, or WEFT_EFILE with section, index and field. Order matters: nothing is
- * followed before it is checked. Linear in the image's size; allocates one bit a task.                                  */
+ * followed before it is checked. Linear in the image's size; allocates one bit a task. */
 #include "image_internal.h"
 
 #include <math.h>
@@ -50,10 +50,12 @@ static int header_bad(const char *file, const char *field, uint64_t value, const
 static int check_header(const char *file, const weft_image_header *h, uint64_t size)
 {
     if (h->magic != WEFT_IMAGE_MAGIC) return header_bad(file, "magic", h->magic, "not a weft image");
-    if (h->version != WEFT_ABI_VERSION) return header_bad(file, "version", h->version, "made by another version of weft");
+    if (h->version != WEFT_ABI_VERSION)
+        return header_bad(file, "version", h->version, "made by another version of weft");
     if (h->header_bytes != sizeof *h) return header_bad(file, "header_bytes", h->header_bytes, "not this version's");
     if (h->bytes != size) return header_bad(file, "bytes", h->bytes, "not the file's size");
-    if (h->n_device < 1 || h->n_device > WEFT_MAX_DEVICES) return header_bad(file, "n_device", h->n_device, "not 1..64");
+    if (h->n_device < 1 || h->n_device > WEFT_MAX_DEVICES)
+        return header_bad(file, "n_device", h->n_device, "not 1..64");
     if (h->n_variant < 1 || h->n_variant > WEFT_MAX_VARIANTS) {
         return header_bad(file, "n_variant", h->n_variant, "not 1..16");
     }
@@ -145,8 +147,10 @@ static int check_tensors(const char *file, const weft__image *img)
         if ((rc = below(p, "dtype", t->dtype, WEFT_INT8 + 1))) break;
         if ((rc = below(p, "layout", t->layout, WEFT_LAYOUT_COUNT))) break;
         if ((rc = below(p, "role", t->role, WEFT_ROLE_TABLE + 1))) break;
-        if (t->role == WEFT_ROLE_WEIGHT) rc = below(p, "weight", t->weight, img->n_weight);
-        else if (t->weight != WEFT_NONE) rc = bad(p, "weight", t->weight, "the tensor is not a weight");
+        if (t->role == WEFT_ROLE_WEIGHT)
+            rc = below(p, "weight", t->weight, img->n_weight);
+        else if (t->weight != WEFT_NONE)
+            rc = bad(p, "weight", t->weight, "the tensor is not a weight");
         if (!rc) rc = check_tensor_bytes(img, p, t);
     }
     return rc;
@@ -163,19 +167,27 @@ static int check_weights(const char *file, const weft__image *img)
         if ((rc = none_or_below(p, "a", w->a, n_string))) break;
         if ((rc = none_or_below(p, "b", w->b, n_string))) break;
         if ((rc = none_or_below(p, "gain", w->gain, n_string))) break;
-        if (w->fill == WEFT_FILL_MODEL && w->a == WEFT_NONE) rc = bad(p, "a", w->a, "a weight of the model needs a name");
-        else if (!isfinite(w->scale)) rc = bad(p, "scale", 0, "not finite");
-        else if (w->row0 % 16) rc = bad(p, "row0", w->row0, "not a multiple of 16");
-        else if (w->col0 % 64) rc = bad(p, "col0", w->col0, "not a multiple of 64");
+        if (w->fill == WEFT_FILL_MODEL && w->a == WEFT_NONE)
+            rc = bad(p, "a", w->a, "a weight of the model needs a name");
+        else if (!isfinite(w->scale))
+            rc = bad(p, "scale", 0, "not finite");
+        else if (w->row0 % 16)
+            rc = bad(p, "row0", w->row0, "not a multiple of 16");
+        else if (w->col0 % 64)
+            rc = bad(p, "col0", w->col0, "not a multiple of 64");
     }
     return rc;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- ops */
 
-enum { ANYWHERE = 1, REQUIRED = 2 };
+enum {
+    ANYWHERE = 1,
+    REQUIRED = 2
+};
 
-/* A tensor field of an op: in range, on the op's device unless ANYWHERE, of `rows` x `cols` in `layout` (COUNT: any). */
+/* A tensor field of an op: in range, on the op's device unless ANYWHERE, of `rows` x `cols` in `layout` (COUNT:
+ * any). */
 static int op_tensor(const weft__image *img, place p, const weft_op *op, const char *field, uint32_t id, int flags,
                      uint32_t layout, uint32_t dtype, uint32_t rows, uint32_t cols)
 {
@@ -214,11 +226,13 @@ static int check_linear_out(const weft__image *img, place p, const weft_op *op)
         rc = bad(p, "aux", op->aux, "the epilogue has no second input");
     }
     if (rc) return rc;
-    rc = op_tensor(img, p, op, "pk_out", op->pk_out, ANYWHERE | (packet_out ? REQUIRED : 0), WEFT_LAYOUT_PACKET, op->dtype,
-                   op->m, cols);
+    rc = op_tensor(img, p, op, "pk_out", op->pk_out, ANYWHERE | (packet_out ? REQUIRED : 0), WEFT_LAYOUT_PACKET,
+                   op->dtype, op->m, cols);
     if (rc) return rc;
-    if (packet_aux && op->epilogue != WEFT_EPI_RESIDUAL) return bad(p, "flags", op->flags, "packets of an aux it lacks");
-    return op_tensor(img, p, op, "pk_aux", op->pk_aux, packet_aux ? REQUIRED : 0, WEFT_LAYOUT_PACKET, op->dtype, op->m, cols);
+    if (packet_aux && op->epilogue != WEFT_EPI_RESIDUAL)
+        return bad(p, "flags", op->flags, "packets of an aux it lacks");
+    return op_tensor(img, p, op, "pk_aux", op->pk_aux, packet_aux ? REQUIRED : 0, WEFT_LAYOUT_PACKET, op->dtype, op->m,
+                     cols);
 }
 
 static int check_gemm(const weft__image *img, place p, const weft_op *op)
@@ -227,7 +241,8 @@ static int check_gemm(const weft__image *img, place p, const weft_op *op)
     int rc = op_tensor(img, p, op, "w", op->w, REQUIRED, WEFT_LAYOUT_ATOM, op->dtype, op->n, op->k);
     if (rc) return rc;
     if (img->tensors[op->w].role != WEFT_ROLE_WEIGHT) return bad(p, "w", op->w, "the tensor is not a weight");
-    rc = op_tensor(img, p, op, "x", op->x, REQUIRED, wide ? WEFT_LAYOUT_PANEL : WEFT_LAYOUT_FRAG, op->dtype, op->m, op->k);
+    rc = op_tensor(img, p, op, "x", op->x, REQUIRED, wide ? WEFT_LAYOUT_PANEL : WEFT_LAYOUT_FRAG, op->dtype, op->m,
+                   op->k);
     if (rc) return rc;
     if (wide && packet_x) return bad(p, "flags", op->flags, "a wide GEMM reads no packets");
     rc = op_tensor(img, p, op, "pk_x", op->pk_x, packet_x ? REQUIRED : 0, WEFT_LAYOUT_PACKET, op->dtype, op->m, op->k);
@@ -243,8 +258,10 @@ static int check_gemm(const weft__image *img, place p, const weft_op *op)
         return op->n_split == 1 ? check_linear_out(img, p, op) : bad(p, "n_split", op->n_split, "splits need PARTIAL");
     }
     if (op->flags & WEFT_OP_NORM) return bad(p, "flags", op->flags, "NORM does not go with PARTIAL");
-    rc = op_tensor(img, p, op, "partial", op->partial, ANYWHERE | REQUIRED, WEFT_LAYOUT_PARTIAL, WEFT_FP32, op->m, op->n);
-    if (!rc && img->tensors[op->partial].splits != op->n_split) rc = bad(p, "partial", op->partial, "wrong number of splits");
+    rc = op_tensor(img, p, op, "partial", op->partial, ANYWHERE | REQUIRED, WEFT_LAYOUT_PARTIAL, WEFT_FP32, op->m,
+                   op->n);
+    if (!rc && img->tensors[op->partial].splits != op->n_split)
+        rc = bad(p, "partial", op->partial, "wrong number of splits");
     return rc;
 }
 
@@ -252,8 +269,10 @@ static int check_reduce(const weft__image *img, place p, const weft_op *op)
 {
     int rc = op_tensor(img, p, op, "partial", op->partial, REQUIRED, WEFT_LAYOUT_PARTIAL, WEFT_FP32, op->m, op->n);
     if (rc) return rc;
-    if (op->n_split != img->tensors[op->partial].splits) return bad(p, "n_split", op->n_split, "not those of its partial");
-    if (op->flags & (WEFT_OP_NORM | WEFT_OP_PARTIAL | WEFT_OP_X_PACKET)) return bad(p, "flags", op->flags, "not of a REDUCE");
+    if (op->n_split != img->tensors[op->partial].splits)
+        return bad(p, "n_split", op->n_split, "not those of its partial");
+    if (op->flags & (WEFT_OP_NORM | WEFT_OP_PARTIAL | WEFT_OP_X_PACKET))
+        return bad(p, "flags", op->flags, "not of a REDUCE");
     if (!op->m_tile) return bad(p, "m_tile", 0, "must not be 0");
     return check_linear_out(img, p, op);
 }
@@ -268,7 +287,8 @@ static int check_op(const weft__image *img, place p, const weft_op *op)
     if (!rc && !isfinite(op->eps)) rc = bad(p, "eps", 0, "not finite");
     const uint32_t ids[] = {op->x, op->w, op->out, op->aux, op->scale, op->pk_x, op->pk_out, op->pk_aux, op->partial};
     static const char *const names[] = {"x", "w", "out", "aux", "scale", "pk_x", "pk_out", "pk_aux", "partial"};
-    for (size_t i = 0; i < sizeof ids / sizeof *ids && !rc; i++) rc = none_or_below(p, names[i], ids[i], img->n_tensor);
+    for (size_t i = 0; i < sizeof ids / sizeof *ids && !rc; i++)
+        rc = none_or_below(p, names[i], ids[i], img->n_tensor);
     if (rc) return rc;
     if (op->kind == WEFT_KIND_NOP || op->kind == WEFT_KIND_MIX) return 0;
     if (!op->m || !op->n) return bad(p, op->m ? "n" : "m", 0, "must not be 0");
@@ -286,7 +306,8 @@ static int check_ops(const char *file, const weft__image *img)
         for (uint32_t i = 0; i < img->devices[d].n_op && !rc; i++) {
             const uint32_t id = img->devices[d].op + i;
             place p = {file, "ops", id};
-            if (img->ops[id].device != d) return bad(p, "device", img->ops[id].device, "not the device it is listed with");
+            if (img->ops[id].device != d)
+                return bad(p, "device", img->ops[id].device, "not the device it is listed with");
             rc = check_op(img, p, &img->ops[id]);
         }
     }
@@ -311,7 +332,8 @@ static int check_queues(const char *file, const weft__image *img)
         rc = follows(p, "arg", q->arg, q->n_arg, &arg, h->args.count);
     }
     if (rc) return rc;
-    if (h->order.count != h->tasks.count) return header_bad(file, "order", h->order.count, "count is not that of tasks");
+    if (h->order.count != h->tasks.count)
+        return header_bad(file, "order", h->order.count, "count is not that of tasks");
     if (task != h->tasks.count) return header_bad(file, "tasks", h->tasks.count, "some belong to no queue");
     if (side != h->side.count) return header_bad(file, "side", h->side.count, "some belong to no queue");
     if (counter != h->counters.count) return header_bad(file, "counters", h->counters.count, "some belong to no queue");
@@ -330,14 +352,17 @@ static int check_gemm_tile(place p, const weft_op *op, const weft_task *t)
     if (!nkb || nkb > op->split_kb || kb0 >= blocks || nkb > blocks - kb0 || kb0 % op->split_kb) {
         return bad(p, "tile[3]", t->tile[3], "K range is not a split of the op");
     }
-    if (nkb != op->split_kb && kb0 + nkb != blocks) return bad(p, "tile[3]", t->tile[3], "K range is not a whole split");
+    if (nkb != op->split_kb && kb0 + nkb != blocks)
+        return bad(p, "tile[3]", t->tile[3], "K range is not a whole split");
     return 0;
 }
 
-static int check_mix_args(const weft__image *img, place p, const weft_image_queue *q, uint32_t device, const weft_task *t)
+static int check_mix_args(const weft__image *img, place p, const weft_image_queue *q, uint32_t device,
+                          const weft_task *t)
 {
     const uint32_t first = t->tile[0], n = t->tile[1];
-    if (n < 3 || first > q->n_arg || n > q->n_arg - first) return bad(p, "tile[0]", first, "its args end past its queue's");
+    if (n < 3 || first > q->n_arg || n > q->n_arg - first)
+        return bad(p, "tile[0]", first, "its args end past its queue's");
     const uint32_t *a = &img->args[q->arg + first], n_in = a[1];
     if (n_in > n - 3) return bad(p, "args.n_in", n_in, "more than its args hold");
     const uint32_t n_out = a[2 + n_in], left = n - 3 - n_in;
@@ -402,7 +427,8 @@ static int check_task(const weft__image *img, place p, uint32_t variant, uint32_
         if ((rc = below(p, "signal.device", s.device, img->n_device))) return rc;
         const weft_image_queue *to = weft__image_queue_of(img, variant, s.device);
         if ((rc = below(p, "signal.counter", s.counter, to->n_counter))) return rc;
-        if (s.scope != img->counters[to->counter + s.counter].scope) return bad(p, "signal.scope", s.scope, "not the counter's");
+        if (s.scope != img->counters[to->counter + s.counter].scope)
+            return bad(p, "signal.scope", s.scope, "not the counter's");
     }
     return check_tile(img, p, q, device, t);
 }
@@ -466,7 +492,8 @@ int weft__image_open(const void *bytes, uint64_t size, const char *name, weft__i
     int rc = check_header(name, h, size);
     if (!rc) rc = check_sections(name, h, size);
     if (rc) return rc;
-    if (h->hash != weft__image_hash(bytes, size)) return header_bad(name, "hash", h->hash, "the bytes have another hash");
+    if (h->hash != weft__image_hash(bytes, size))
+        return header_bad(name, "hash", h->hash, "the bytes have another hash");
     weft__image img;
     fill_view(&img, bytes, size);
     if (h->strings.count && img.strings[h->strings.count - 1]) {

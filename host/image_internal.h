@@ -7,18 +7,18 @@
 #include "image.h"
 
 /* field of weft_image_header, element type */
-#define WEFT__SECTION_LIST(X)    \
-    X(devices, weft_image_device) \
-    X(queues, weft_image_queue)  \
-    X(tensors, weft_tensor)      \
-    X(weights, weft_weight)      \
-    X(ops, weft_op)              \
-    X(tasks, weft_task)          \
-    X(order, uint32_t)           \
-    X(side, uint64_t)            \
-    X(counters, weft_counter)    \
-    X(deps, uint32_t)            \
-    X(args, uint32_t)            \
+#define WEFT__SECTION_LIST(X)                                                                                          \
+    X(devices, weft_image_device)                                                                                      \
+    X(queues, weft_image_queue)                                                                                        \
+    X(tensors, weft_tensor)                                                                                            \
+    X(weights, weft_weight)                                                                                            \
+    X(ops, weft_op)                                                                                                    \
+    X(tasks, weft_task)                                                                                                \
+    X(order, uint32_t)                                                                                                 \
+    X(side, uint64_t)                                                                                                  \
+    X(counters, weft_counter)                                                                                          \
+    X(deps, uint32_t)                                                                                                  \
+    X(args, uint32_t)                                                                                                  \
     X(strings, char)
 
 enum {

@@ -1,13 +1,14 @@
 /* lower.c: ops of the graph become pops: rectangles of GEMMs, each on one device, and the reductions that join them.
  *
  *   whole       one device                         x (all), W (all)       -> out, in the memory of its reader
- *   column      device t of a group of T           x (all), W rows t      -> columns t of out, kept or sent to the reader
+ *   column      device t of a group of T           x (all), W rows t      -> columns t of out, kept or sent to the
+ * reader
  *   row         device t, reducer r                x columns t, W (r, t)  -> partial sums in r's memory
  *               reducer r, reader e                partials of all t      -> columns r of out in e's memory
  *
- * Slices begin at multiples of 64 columns, so that a slice of a tensor is a run of its memory. A pair of GEMMs of which the
- * second alone reads the first is split by columns, then by rows: the tensor between them never leaves its device.
- * Where several devices read what one GEMM writes, and for split K, the sums go through partials as well.               */
+ * Slices begin at multiples of 64 columns, so that a slice of a tensor is a run of its memory. A pair of GEMMs of
+ * which the second alone reads the first is split by columns, then by rows: the tensor between them never leaves its
+ * device. Where several devices read what one GEMM writes, and for split K, the sums go through partials as well. */
 #include "plan_internal.h"
 
 #include <stdlib.h>
@@ -31,7 +32,7 @@ typedef struct ctx {
     const weft__gop *o;
     uint32_t name; /* of the op, in strings */
     uint32_t dtype, k, cols;
-    uint64_t dests; /* devices that read out */
+    uint64_t dests;   /* devices that read out */
     uint8_t *sliced;  /* [n_tensor]: out of a column split that stays where it is */
     uint32_t *reader; /* [n_tensor]: the op that reads it, WEFT_NONE if none does, SEVERAL if more than one */
 } ctx;
@@ -71,16 +72,28 @@ static int activation(weft__plan_state *p, uint32_t gt, uint32_t device, uint32_
     const weft__gtensor *g = &p->g->tensors[gt];
     uint32_t role = g->role;
     if (role == WEFT_ROLE_OUTPUT && device != p->group_of[g->producer]) role = WEFT_ROLE_ACT;
-    weft_tensor t = {.device = (uint16_t)device, .dtype = g->dtype, .layout = (uint8_t)p->act_layout, .role = (uint8_t)role,
-                     .rows = g->rows, .cols = cols, .weight = WEFT_NONE, .splits = 1};
+    weft_tensor t = {.device = (uint16_t)device,
+                     .dtype = g->dtype,
+                     .layout = (uint8_t)p->act_layout,
+                     .role = (uint8_t)role,
+                     .rows = g->rows,
+                     .cols = cols,
+                     .weight = WEFT_NONE,
+                     .splits = 1};
     int rc = gt_name(p, gt, &t.name);
     return rc ? rc : weft__base_new(p, &t, gt, id);
 }
 
 static int weight_source(weft__plan_state *p, const weft__gtensor *g, uint32_t row0, uint32_t col0, uint32_t *id)
 {
-    weft_weight w = {.fill = g->source.fill, .a = WEFT_NONE, .b = WEFT_NONE, .gain = WEFT_NONE, .seed = g->source.seed,
-                     .scale = g->source.scale, .row0 = row0, .col0 = col0};
+    weft_weight w = {.fill = g->source.fill,
+                     .a = WEFT_NONE,
+                     .b = WEFT_NONE,
+                     .gain = WEFT_NONE,
+                     .seed = g->source.seed,
+                     .scale = g->source.scale,
+                     .row0 = row0,
+                     .col0 = col0};
     int rc = g->source.a ? weft__plan_string(p, g->source.a, &w.a) : 0;
     if (!rc && g->source.b) rc = weft__plan_string(p, g->source.b, &w.b);
     if (!rc && g->source.gain) rc = weft__plan_string(p, g->source.gain, &w.gain);
@@ -96,8 +109,13 @@ static int weight(weft__plan_state *p, uint32_t gt, uint32_t device, slice rows,
 {
     if ((*id = find_weight(p, gt, device, rows, cols)) != WEFT_NONE) return 0;
     const weft__gtensor *g = &p->g->tensors[gt];
-    weft_tensor t = {.device = (uint16_t)device, .dtype = g->dtype, .role = WEFT_ROLE_WEIGHT, .rows = rows.n, .cols = cols.n,
-                     .splits = 1, .layout = g->dtype == WEFT_FP32 ? WEFT_LAYOUT_ROW : WEFT_LAYOUT_ATOM};
+    weft_tensor t = {.device = (uint16_t)device,
+                     .dtype = g->dtype,
+                     .role = WEFT_ROLE_WEIGHT,
+                     .rows = rows.n,
+                     .cols = cols.n,
+                     .splits = 1,
+                     .layout = g->dtype == WEFT_FP32 ? WEFT_LAYOUT_ROW : WEFT_LAYOUT_ATOM};
     int rc = weight_source(p, g, rows.first, cols.first, &t.weight);
     if (!rc) rc = gt_name(p, gt, &t.name);
     return rc ? rc : weft__base_new(p, &t, gt, id);
@@ -120,10 +138,25 @@ static int add_pop(const ctx *c, const weft_op *op)
 
 static weft_op blank(const ctx *c, uint32_t device, uint32_t kind, uint32_t n, uint32_t k)
 {
-    return (weft_op){.name = c->name, .device = (uint16_t)device, .kind = (uint8_t)kind, .dtype = (uint8_t)c->dtype,
-                     .m = c->p->m, .n = n, .k = k, .m_tile = c->p->m_tile, .n_split = 1, .split_kb = weft_div_up(k, 64),
-                     .x = WEFT_NONE, .w = WEFT_NONE, .out = WEFT_NONE, .aux = WEFT_NONE, .scale = WEFT_NONE,
-                     .pk_x = WEFT_NONE, .pk_out = WEFT_NONE, .pk_aux = WEFT_NONE, .partial = WEFT_NONE};
+    return (weft_op){.name = c->name,
+                     .device = (uint16_t)device,
+                     .kind = (uint8_t)kind,
+                     .dtype = (uint8_t)c->dtype,
+                     .m = c->p->m,
+                     .n = n,
+                     .k = k,
+                     .m_tile = c->p->m_tile,
+                     .n_split = 1,
+                     .split_kb = weft_div_up(k, 64),
+                     .x = WEFT_NONE,
+                     .w = WEFT_NONE,
+                     .out = WEFT_NONE,
+                     .aux = WEFT_NONE,
+                     .scale = WEFT_NONE,
+                     .pk_x = WEFT_NONE,
+                     .pk_out = WEFT_NONE,
+                     .pk_aux = WEFT_NONE,
+                     .partial = WEFT_NONE};
 }
 
 static weft_op gemm(const ctx *c, uint32_t device, uint32_t n, uint32_t k)
@@ -161,8 +194,15 @@ static int set_out(const ctx *c, weft_op *op, uint32_t reader, slice s)
 
 static int new_partial(const ctx *c, uint32_t device, uint32_t n, uint32_t splits, uint32_t *id)
 {
-    weft_tensor t = {.name = WEFT_NONE, .device = (uint16_t)device, .dtype = WEFT_FP32, .layout = WEFT_LAYOUT_PARTIAL,
-                     .role = WEFT_ROLE_PARTIAL, .rows = c->p->m, .cols = n, .weight = WEFT_NONE, .splits = splits};
+    weft_tensor t = {.name = WEFT_NONE,
+                     .device = (uint16_t)device,
+                     .dtype = WEFT_FP32,
+                     .layout = WEFT_LAYOUT_PARTIAL,
+                     .role = WEFT_ROLE_PARTIAL,
+                     .rows = c->p->m,
+                     .cols = n,
+                     .weight = WEFT_NONE,
+                     .splits = splits};
     return weft__base_new(c->p, &t, WEFT_NONE, id);
 }
 
@@ -205,8 +245,10 @@ static int lower_columns(const ctx *c, uint32_t device, slice s)
         return rc ? rc : add_pop(c, &op);
     }
     if (c->o->norm) {
-        return weft__fail(WEFT_EUSAGE, "plan: op %s: devices 0x%llx all read it, but it normalises its input, so its sums "
-                          "can't be sent to several devices", c->o->name, (unsigned long long)c->dests);
+        return weft__fail(WEFT_EUSAGE,
+                          "plan: op %s: devices 0x%llx all read it, but it normalises its input, so its sums "
+                          "can't be sent to several devices",
+                          c->o->name, (unsigned long long)c->dests);
     }
     op.flags = WEFT_OP_PARTIAL;
     rc = new_partial(c, device, rows.n, op.n_split, &op.partial);
@@ -234,7 +276,8 @@ static int lower_rows(const ctx *c, uint32_t first, uint32_t of)
 {
     weft__plan_state *p = c->p;
     uint32_t shares = 0;
-    for (uint32_t t = 0; t < of; t++) shares += slice_of(c->k, t, of).n > 0;
+    for (uint32_t t = 0; t < of; t++)
+        shares += slice_of(c->k, t, of).n > 0;
     for (uint32_t r = 0; r < of; r++) {
         const slice s = slice_of(c->cols, r, of), rows = w_rows(c, s);
         uint32_t partial, split = 0;

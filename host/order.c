@@ -4,8 +4,8 @@
  *   critical  what has the longest way to the end goes first
  *   grouped   row tile by row tile through all levels: what one consumer needs is made together
  *
- * Within a unit tasks run along the columns of the output, which is the K order of whoever reads them. Micro-batches go one
- * after another in every order.                                                                                        */
+ * Within a unit tasks run along the columns of the output, which is the K order of whoever reads them. Micro-batches
+ * go one after another in every order. */
 #include "plan_internal.h"
 
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static uint64_t *pop_ranks(const weft__plan_state *p)
 int weft__order_units(weft__plan_state *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->n_pop; i++) n += p->pops[i].n_mt;
+    for (uint32_t i = 0; i < p->n_pop; i++)
+        n += p->pops[i].n_mt;
     if (n >= WEFT_NONE) return weft__fail(WEFT_EUSAGE, "plan: more than 2^32 units");
     uint64_t *rank = p->opt->order == WEFT__CRITICAL ? pop_ranks(p) : NULL;
     p->units = malloc((n + 1) * sizeof *p->units);
@@ -60,16 +61,17 @@ int weft__order_units(weft__plan_state *p)
         return weft__fail(WEFT_ENOMEM, "plan: %llu units", (unsigned long long)n);
     }
     p->live_bytes += n * sizeof *p->units;
-    const uint32_t per_chunk = p->opt->strategy == WEFT__MICROBATCH ? p->chunk_rows / p->m_tile : WEFT_NONE;
+    const int chunked = p->opt->strategy ==
+                        WEFT__MICROBATCH; /* its barriers are wider than a row tile: nothing to group */
+    const int grouped = p->opt->order == WEFT__GROUPED && !chunked;
+    const uint32_t per_chunk = chunked ? p->chunk_rows / p->m_tile : WEFT_NONE;
     for (uint32_t i = 0; i < p->n_pop; i++) {
         for (uint32_t mt = 0; mt < p->pops[i].n_mt; mt++) {
             weft__unit *u = &p->units[p->n_unit++];
             const uint32_t level = p->pops[i].level;
             *u = (weft__unit){.pop = i, .mt = mt};
             u->key[0] = mt / per_chunk;
-            u->key[1] = p->opt->order == WEFT__CRITICAL  ? ~rank[i]
-                        : p->opt->order == WEFT__GROUPED ? (uint64_t)mt << 32 | level
-                                                         : (uint64_t)level << 32 | mt;
+            u->key[1] = rank ? ~rank[i] : grouped ? (uint64_t)mt << 32 | level : (uint64_t)level << 32 | mt;
         }
     }
     qsort(p->units, p->n_unit, sizeof *p->units, by_key);

@@ -1,7 +1,8 @@
 /* place.c: which devices run an op, and which devices read all of a tensor.
  *
  * Enters: a GEMM graph and a strategy. Leaves: group_of (the first of p->group devices that run an op) and gt_need (the
- * devices in whose memory a whole tensor must lie). Layers keep together: layer i of L runs on group i * G / L of G groups. */
+ * devices in whose memory a whole tensor must lie). Layers keep together: layer i of L runs on group i * G / L of G
+ * groups. */
 #include "plan_internal.h"
 
 #include <stdlib.h>
@@ -12,7 +13,8 @@ int weft__plan_grow(weft__plan_state *p, void **array, uint32_t n, uint32_t more
     if (more <= *cap - n) return 0;
     if (more > WEFT_NONE / 2 - n) return weft__fail(WEFT_ENOMEM, "plan: more than 2^31 elements");
     uint32_t want = *cap ? *cap : 64;
-    while (want < n + more) want *= 2;
+    while (want < n + more)
+        want *= 2;
     void *q = realloc(*array, want * elem);
     if (!q) return weft__fail(WEFT_ENOMEM, "plan: %u elements", want);
     p->live_bytes += (want - *cap) * elem;
@@ -38,16 +40,20 @@ int weft__base_new(weft__plan_state *p, const weft_tensor *t, uint32_t gt, uint3
     if (rc) return rc;
     *id = p->n_tensor++;
     weft__ptensor *b = &p->tensors[*id];
-    *b = (weft__ptensor){.t = *t, .gt = gt, .next = WEFT_NONE, .base = *id, .packets = WEFT_NONE, .first_writer = WEFT_NONE};
+    *b = (weft__ptensor){
+        .t = *t, .gt = gt, .next = WEFT_NONE, .base = *id, .packets = WEFT_NONE, .first_writer = WEFT_NONE};
     b->t.bytes = weft_layout_bytes(t->layout, t->dtype, t->rows, t->cols, t->splits);
     if (gt != WEFT_NONE) {
         b->next = p->gt_first[gt];
         p->gt_first[gt] = *id;
     }
-    return b->t.bytes ? 0 : weft__fail(WEFT_EUSAGE, "plan: a tensor of %u x %u has no layout %u", t->rows, t->cols, t->layout);
+    return b->t.bytes
+               ? 0
+               : weft__fail(WEFT_EUSAGE, "plan: a tensor of %u x %u has no layout %u", t->rows, t->cols, t->layout);
 }
 
-/* Columns col0 .. +cols of a base (PARTIAL: of one split), col0 a multiple of 64. The whole of it is the base itself. */
+/* Columns col0 .. +cols of a base (PARTIAL: of one split), col0 a multiple of 64. The whole of it is the base
+ * itself. */
 int weft__view_new(weft__plan_state *p, uint32_t base, uint32_t col0, uint32_t cols, uint32_t split, uint32_t *id)
 {
     weft_tensor t = p->tensors[base].t;
@@ -70,8 +76,14 @@ int weft__view_new(weft__plan_state *p, uint32_t base, uint32_t col0, uint32_t c
     t.cols = cols;
     t.bytes = weft_layout_bytes(t.layout, t.dtype, t.rows, cols, 1);
     *id = p->n_tensor++;
-    p->tensors[*id] = (weft__ptensor){.t = t, .gt = WEFT_NONE, .next = WEFT_NONE, .base = base, .col0 = col0, .split0 = split,
-                                      .packets = WEFT_NONE, .first_writer = WEFT_NONE};
+    p->tensors[*id] = (weft__ptensor){.t = t,
+                                      .gt = WEFT_NONE,
+                                      .next = WEFT_NONE,
+                                      .base = base,
+                                      .col0 = col0,
+                                      .split0 = split,
+                                      .packets = WEFT_NONE,
+                                      .first_writer = WEFT_NONE};
     return 0;
 }
 
@@ -110,7 +122,8 @@ int weft__place(weft__plan_state *p)
     uint32_t n_group, n_layer = 0, at = 0;
     int rc = choose_groups(p, &n_group);
     if (rc) return rc;
-    for (uint32_t i = 0; i < g->n_op; i++) n_layer += !i || g->ops[i].layer != g->ops[i - 1].layer;
+    for (uint32_t i = 0; i < g->n_op; i++)
+        n_layer += !i || g->ops[i].layer != g->ops[i - 1].layer;
     if (n_group > n_layer) n_group = n_layer;
     for (uint32_t i = 0; i < g->n_op; i++) {
         const weft__gop *op = &g->ops[i];

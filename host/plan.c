@@ -30,7 +30,8 @@ weft__plan_options weft__plan_defaults(void)
 
 static int check_options(const weft__plan_options *o)
 {
-    if (!o->n_device || o->n_device > WEFT_MAX_DEVICES) return weft__fail(WEFT_EUSAGE, "plan: %u devices, not 1..64", o->n_device);
+    if (!o->n_device || o->n_device > WEFT_MAX_DEVICES)
+        return weft__fail(WEFT_EUSAGE, "plan: %u devices, not 1..64", o->n_device);
     for (uint32_t d = 0; d < o->n_device; d++) {
         if (!o->workers[d] || o->workers[d] > UINT16_MAX) {
             return weft__fail(WEFT_EUSAGE, "plan: device %u has %u workers, not 1..65535", d, o->workers[d]);
@@ -38,7 +39,8 @@ static int check_options(const weft__plan_options *o)
     }
     if (o->strategy >= WEFT__STRATEGY_COUNT) return weft__fail(WEFT_EUSAGE, "plan: unknown strategy %u", o->strategy);
     if (o->order >= WEFT__ORDER_COUNT) return weft__fail(WEFT_EUSAGE, "plan: unknown order %u", o->order);
-    if (o->packet_max_rows > 8) return weft__fail(WEFT_EUSAGE, "plan: packets for %u rows, at most 8", o->packet_max_rows);
+    if (o->packet_max_rows > 8)
+        return weft__fail(WEFT_EUSAGE, "plan: packets for %u rows, at most 8", o->packet_max_rows);
     if (o->k_panels > WEFT__MAX_K_PANELS) {
         return weft__fail(WEFT_EUSAGE, "plan: %u K panels, at most %d", o->k_panels, WEFT__MAX_K_PANELS);
     }
@@ -56,7 +58,8 @@ static int check_graph(const weft__graph *g, int *gemm, uint32_t *m)
             return weft__fail(WEFT_EUSAGE, "plan: op %u: GEMMs don't mix with MIX and NOP ops", i);
         }
         if (*gemm && g->tensors[g->ops[i].x].rows != *m) {
-            return weft__fail(WEFT_EUSAGE, "plan: op %s has %u rows, others %u", g->ops[i].name, g->tensors[g->ops[i].x].rows, *m);
+            return weft__fail(WEFT_EUSAGE, "plan: op %s has %u rows, others %u", g->ops[i].name,
+                              g->tensors[g->ops[i].x].rows, *m);
         }
     }
     return 0;
@@ -120,7 +123,8 @@ static int prove(uint32_t name, uint64_t seed, weft__image_writer *w, weft__plan
     return 0;
 }
 
-int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes, uint64_t *size, weft__plan_stats *stats)
+int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes, uint64_t *size,
+               weft__plan_stats *stats)
 {
     weft__plan_state p;
     weft__image_writer w = {0};
@@ -165,7 +169,8 @@ static uint64_t op_remote_bytes(const weft__image *img, const weft_op *op)
     return bytes;
 }
 
-static void count_task(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t, weft__plan_stats *s)
+static void count_task(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                       weft__plan_stats *s)
 {
     s->tasks++;
     s->waits += t->n_wait;
@@ -182,11 +187,13 @@ void weft__plan_stats_of(const weft__image *img, weft__plan_stats *s)
     s->policies = img->header->policies;
     s->counters = img->header->counters.count;
     s->chunks = 1;
-    for (uint32_t i = 0; i < img->n_op; i++) s->remote_bytes += op_remote_bytes(img, &img->ops[i]);
+    for (uint32_t i = 0; i < img->n_op; i++)
+        s->remote_bytes += op_remote_bytes(img, &img->ops[i]);
     for (uint32_t d = 0; d < img->n_device; d++) {
         const weft_image_queue *q = weft__image_queue_of(img, 0, d);
         s->weight_bytes[d] = img->devices[d].weight_bytes;
         s->work_bytes[d] = img->devices[d].work_bytes;
-        for (uint32_t i = 0; i < q->n_task; i++) count_task(img, q, d, &img->tasks[q->task + i], s);
+        for (uint32_t i = 0; i < q->n_task; i++)
+            count_task(img, q, d, &img->tasks[q->task + i], s);
     }
 }

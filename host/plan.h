@@ -3,7 +3,7 @@
  *   graph ─ place.c ─ tile.c ─ order.c ─ counters.c ─ emit.c ─ image ─ validate.c ─ policies claimed
  *
  * What a task may rely on, and so every plan keeps: a task reads only memory of its own device; outputs are written
- * straight into the memory of each device that reads them; counters live with the device that waits.                  */
+ * straight into the memory of each device that reads them; counters live with the device that waits. */
 #ifndef WEFT_HOST_PLAN_H
 #define WEFT_HOST_PLAN_H
 
@@ -22,11 +22,20 @@ enum weft__strategy {
     WEFT__CTA_TP,     /* groups of `tp` devices, layers in blocks over the groups */
     WEFT__STRATEGY_COUNT
 };
-enum weft__order { WEFT__BREADTH, WEFT__CRITICAL, WEFT__GROUPED, WEFT__ORDER_COUNT };
-enum weft__auto { WEFT__AUTO = -1, WEFT__OFF = 0, WEFT__ON = 1 };
+enum weft__order {
+    WEFT__BREADTH,
+    WEFT__CRITICAL,
+    WEFT__GROUPED,
+    WEFT__ORDER_COUNT
+};
+enum weft__auto {
+    WEFT__AUTO = -1,
+    WEFT__OFF = 0,
+    WEFT__ON = 1
+};
 
 /* Names as the CLI spells them ("single", "cta", "microbatch", "tp", "cta-tp"; "breadth", "critical", "grouped"); parse
- * returns the value or WEFT_EUSAGE.                                                                                    */
+ * returns the value or WEFT_EUSAGE. */
 const char *weft__strategy_name(uint32_t strategy);
 int weft__strategy_parse(const char *name);
 const char *weft__order_name(uint32_t order);
@@ -36,12 +45,12 @@ typedef struct weft__plan_options {
     uint32_t n_device;                  /* 1 .. WEFT_MAX_DEVICES */
     uint32_t workers[WEFT_MAX_DEVICES]; /* planned for; at least 1 */
     uint32_t strategy, order;
-    uint32_t chunks;          /* MICROBATCH: chunks of M; 0: chosen by the cost model */
-    uint32_t tp;              /* CTA_TP: devices a group; divides n_device */
-    uint32_t tile_groups;     /* groups of 16 output rows a task takes; 0: chosen */
-    uint32_t m_tile;          /* rows a task takes; 0: chosen */
-    uint32_t split_k;         /* K splits of every GEMM without norm; 0 or 1: none */
-    uint32_t k_panels;        /* counters a row panel is cut into, so that a task may begin on part of its input; 0, 1: one */
+    uint32_t chunks;      /* MICROBATCH: chunks of M; 0: chosen by the cost model */
+    uint32_t tp;          /* CTA_TP: devices a group; divides n_device */
+    uint32_t tile_groups; /* groups of 16 output rows a task takes; 0: chosen */
+    uint32_t m_tile;      /* rows a task takes; 0: chosen */
+    uint32_t split_k;     /* K splits of every GEMM without norm; 0 or 1: none */
+    uint32_t k_panels; /* counters a row panel is cut into, so that a task may begin on part of its input; 0, 1: one */
     uint32_t packet_max_rows; /* edges with at most so many rows carry packets too; at most 8 */
     int32_t wide;             /* enum weft__auto: GEMM_WIDE */
     uint64_t seed;            /* recorded in the header */
@@ -59,8 +68,9 @@ typedef struct weft__plan_stats {
 } weft__plan_stats;
 
 /* Plans and validates. *bytes is freed with free(); stats may be NULL. WEFT_EUSAGE: an option that doesn't go with the
- * graph; WEFT_EREFUSED: the validator turned the plan down (a defect of the planner).                                  */
-int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes, uint64_t *size, weft__plan_stats *stats);
+ * graph; WEFT_EREFUSED: the validator turned the plan down (a defect of the planner). */
+int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes, uint64_t *size,
+               weft__plan_stats *stats);
 
 /* Stats of any image (peak_bytes 0). */
 void weft__plan_stats_of(const weft__image *img, weft__plan_stats *stats);

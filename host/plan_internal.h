@@ -1,9 +1,10 @@
 /* plan_internal.h: a plan in the making, between the graph and the image.
  *
- * place.c turns ops of the graph into *pops*, each on one device, with *ptensors*, each in one device's memory. Every task of
- * a pop writes one rectangle of one ptensor. A ptensor is a *base*, with memory of its own, or a *view* of a slice of a base.
- * Readiness belongs to bases: a base is cut into cells (row panels x column panels), one counter a cell, in the memory of the
- * device on which the base lies; whoever writes into a cell signals it, whoever reads waits for it.                      */
+ * place.c turns ops of the graph into *pops*, each on one device, with *ptensors*, each in one device's memory.
+ * Every task of a pop writes one rectangle of one ptensor. A ptensor is a *base*, with memory of its own, or a
+ * *view* of a slice of a base. Readiness belongs to bases: a base is cut into cells (row panels x column panels),
+ * one counter a cell, in the memory of the device on which the base lies; whoever writes into a cell signals it,
+ * whoever reads waits for it. */
 #ifndef WEFT_HOST_PLAN_INTERNAL_H
 #define WEFT_HOST_PLAN_INTERNAL_H
 
@@ -12,30 +13,30 @@
 #include "plan.h"
 
 typedef struct weft__ptensor {
-    weft_tensor t;        /* as in the image */
-    uint32_t gt;          /* tensor of the graph, or WEFT_NONE */
-    uint32_t next;        /* next ptensor of the same gt */
-    uint32_t base;        /* itself, if it is a base */
-    uint32_t col0, split0;/* of a view: where it begins in its base */
+    weft_tensor t;                 /* as in the image */
+    uint32_t gt;                   /* tensor of the graph, or WEFT_NONE */
+    uint32_t next;                 /* next ptensor of the same gt */
+    uint32_t base;                 /* itself, if it is a base */
+    uint32_t col0, split0;         /* of a view: where it begins in its base */
     uint32_t row_panel, col_panel; /* a cell's rows and columns */
-    uint32_t n_col;       /* cells across; down: weft_div_up(rows, row_panel) */
-    uint32_t counter0;    /* first cell's counter on the tensor's device */
-    uint32_t packets;     /* base of its packets, or WEFT_NONE */
-    uint32_t first_writer;/* pops that write into it: linked by next_writer */
-    uint32_t level;       /* one more than the highest level of its writers */
-    uint8_t read;         /* some task waits for it: it has counters */
+    uint32_t n_col;                /* cells across; down: weft_div_up(rows, row_panel) */
+    uint32_t counter0;             /* first cell's counter on the tensor's device */
+    uint32_t packets;              /* base of its packets, or WEFT_NONE */
+    uint32_t first_writer;         /* pops that write into it: linked by next_writer */
+    uint32_t level;                /* one more than the highest level of its writers */
+    uint8_t read;                  /* some task waits for it: it has counters */
 } weft__ptensor;
 
 typedef struct weft__pop {
-    weft_op op;           /* as in the image; tensor fields are ptensor indices */
+    weft_op op; /* as in the image; tensor fields are ptensor indices */
     uint32_t gop;
-    uint32_t local;       /* index in its device's op table */
-    uint32_t level;       /* longest chain of pops before it */
+    uint32_t local; /* index in its device's op table */
+    uint32_t level; /* longest chain of pops before it */
     uint32_t next_writer;
-    uint32_t groups;      /* 16-row groups a task takes */
-    uint32_t n_mt, n_nt;  /* tiles down and across; times op.n_split */
-    uint32_t cost_ns;     /* of a whole task */
-    uint8_t wait_aux;     /* its aux is not ordered by what it waits for anyway */
+    uint32_t groups;     /* 16-row groups a task takes */
+    uint32_t n_mt, n_nt; /* tiles down and across; times op.n_split */
+    uint32_t cost_ns;    /* of a whole task */
+    uint8_t wait_aux;    /* its aux is not ordered by what it waits for anyway */
 } weft__pop;
 
 /* Order works on units: the tasks of one pop for one row tile (GEMM graphs), or the tasks of one op (MIX, NOP). */
@@ -53,15 +54,15 @@ typedef struct weft__plan_state {
     char *strings;
     uint32_t n_tensor, n_pop, n_weight, n_string;
     uint32_t cap_tensor, cap_pop, cap_weight, cap_string;
-    uint32_t *gt_first;   /* [g->n_tensor]: list of ptensors of a tensor of the graph */
-    uint32_t *gt_name;    /* [g->n_tensor]: its name in strings */
-    uint64_t *gt_need;    /* [g->n_tensor]: devices that read all of it */
-    uint32_t *group_of;   /* [g->n_op]: first device of the group that runs an op */
-    uint32_t group;       /* devices a group */
-    uint32_t m;           /* rows of the batch */
+    uint32_t *gt_first; /* [g->n_tensor]: list of ptensors of a tensor of the graph */
+    uint32_t *gt_name;  /* [g->n_tensor]: its name in strings */
+    uint64_t *gt_need;  /* [g->n_tensor]: devices that read all of it */
+    uint32_t *group_of; /* [g->n_op]: first device of the group that runs an op */
+    uint32_t group;     /* devices a group */
+    uint32_t m;         /* rows of the batch */
     uint32_t wide, m_tile, chunk_rows, chunks, act_layout;
     uint32_t strategy_name;
-    weft__unit *units;    /* in global order */
+    weft__unit *units; /* in global order */
     uint32_t n_unit;
     uint64_t counters[WEFT_MAX_DEVICES]; /* so far */
     uint64_t n_signal, n_wait, n_remote, remote_bytes;
@@ -86,9 +87,12 @@ int weft__base_new(weft__plan_state *p, const weft_tensor *t, uint32_t gt, uint3
 int weft__view_new(weft__plan_state *p, uint32_t base, uint32_t col0, uint32_t cols, uint32_t split, uint32_t *id);
 
 /* counters.c: packets, counters and levels of a GEMM graph; then what one task waits for and signals. */
-enum { WEFT__MAX_K_PANELS = 32, WEFT__MAX_EDGES = 3 * WEFT__MAX_K_PANELS };
+enum {
+    WEFT__MAX_K_PANELS = 32,
+    WEFT__MAX_EDGES = 3 * WEFT__MAX_K_PANELS
+};
 typedef struct weft__tile {
-    uint32_t mt, nt, split;         /* which */
+    uint32_t mt, nt, split;              /* which */
     uint32_t m0, rows, g0, ng, kb0, nkb; /* where */
 } weft__tile;
 typedef struct weft__edges {

@@ -2,19 +2,19 @@
  *
  * Enters: an image whose arrivals are right. Leaves: 0, or WEFT_EREFUSED naming both tasks.
  *
- * Within a step: writes are collected by region and sorted into bands (rows of one split); in a band they must be disjoint.
- * Neighbours that signal the same counters merge to runs, so that a reader of a whole row checks a run, not its tiles.
- * A writer is ordered before a reader if the reader waits for a counter that the writer signals (one hop), or that a task
- * which waited for such a counter signals (two, three hops): a counter means that all of its producers have arrived.
- * Tasks of an op that takes packets do not wait under static, so no order goes through them; what they read must come in
- * packets, whose writers they must wait for under push.
+ * Within a step: writes are collected by region and sorted into bands (rows of one split); in a band they must be
+ * disjoint. Neighbours that signal the same counters merge to runs, so that a reader of a whole row checks a run,
+ * not its tiles. A writer is ordered before a reader if the reader waits for a counter that the writer signals (one
+ * hop), or that a task which waited for such a counter signals (two, three hops): a counter means that all of its
+ * producers have arrived. Tasks of an op that takes packets do not wait under static, so no order goes through them;
+ * what they read must come in packets, whose writers they must wait for under push.
  *
- * From step to step the gate orders: a device opens a step only when it and all devices that it writes to have finished the
- * one before. As each byte has one writer, and is read only where it lies, that covers a read of step s against the write
- * of s + 1 (the writer's device waits for the reader's) and a write against itself. With several variants, the devices that
- * write a region must gate each other.
+ * From step to step the gate orders: a device opens a step only when it and all devices that it writes to have
+ * finished the one before. As each byte has one writer, and is read only where it lies, that covers a read of step s
+ * against the write of s + 1 (the writer's device waits for the reader's) and a write against itself. With several
+ * variants, the devices that write a region must gate each other.
  *
- * Linear in tasks and edges, but for sorting.                                                                            */
+ * Linear in tasks and edges, but for sorting. */
 #include "access.h"
 #include "regions.h"
 #include "validate_internal.h"
@@ -37,17 +37,19 @@ typedef struct run { /* columns whose writers signal the same counters; one of t
 
 typedef struct fact { /* whoever waits for one counter knows that another is complete */
     uint32_t counter, next;
-    uint32_t memory; /* it also sees what was written before; 0: it only knows that those tasks have run, or will run first */
+    uint32_t memory; /* it sees their writes too; 0: it only knows that they run first */
 } fact;
-enum { MAX_FACTS = 32 }; /* of one counter; more are not needed by any plan, and forgetting is safe */
+enum {
+    MAX_FACTS = 32
+}; /* of one counter; more are not needed by any plan, and forgetting is safe */
 
 typedef struct races {
     const weft__proof *p;
     weft__regions regions;
     write *writes;
-    uint64_t *first;    /* [region + 1]: in writes */
+    uint64_t *first; /* [region + 1]: in writes */
     band *bands;
-    uint32_t *band0;    /* [region + 1]: in bands */
+    uint32_t *band0; /* [region + 1]: in bands */
     run *runs;
     uint32_t n_band, n_run;
     fact *facts;
@@ -62,7 +64,8 @@ static const uint64_t *side_of(const weft__proof *p, uint32_t device) { return p
 
 static int refuse_kind(const weft__proof *p, uint32_t task)
 {
-    return weft__fail(WEFT_EREFUSED, "%s: the validator does not know what its kind touches", weft__name_task(p, task).text);
+    return weft__fail(WEFT_EREFUSED, "%s: the validator does not know what its kind touches",
+                      weft__name_task(p, task).text);
 }
 
 typedef int write_fn(races *r, uint32_t region, const write *w, void *arg);
@@ -78,7 +81,8 @@ static int each_write_of(races *r, uint32_t device, uint32_t task, write_fn *fn,
         if (x->what != WEFT__WRITE) continue;
         const weft__place *at = &r->regions.place[x->tensor];
         const write w = {task, at->split0 + x->s0, x->r0, x->r1, at->col0 + x->c0, at->col0 + x->c1};
-        if (at->region == WEFT_NONE) return weft__fail(WEFT_EREFUSED, "%s writes a weight", weft__name_task(p, task).text);
+        if (at->region == WEFT_NONE)
+            return weft__fail(WEFT_EREFUSED, "%s writes a weight", weft__name_task(p, task).text);
         rc = fn(r, at->region, &w, arg);
     }
     if (!a.words) return rc;
@@ -132,10 +136,7 @@ static int before(const write *a, const write *b)
     return a->c0 < b->c0;
 }
 
-static int by_rectangle(const void *a, const void *b)
-{
-    return before(a, b) ? -1 : before(b, a) ? 1 : 0;
-}
+static int by_rectangle(const void *a, const void *b) { return before(a, b) ? -1 : before(b, a) ? 1 : 0; }
 
 static int collect_writes(races *r)
 {
@@ -144,7 +145,8 @@ static int collect_writes(races *r)
     uint64_t *next = malloc((n + 1u) * 8ul);
     int rc = r->first && next ? 0 : weft__fail(WEFT_ENOMEM, "validator: %u regions", n);
     if (!rc) rc = each_write(r, count_write, NULL);
-    for (uint32_t i = 0; i < n && !rc; i++) r->first[i + 1] += r->first[i];
+    for (uint32_t i = 0; i < n && !rc; i++)
+        r->first[i + 1] += r->first[i];
     if (!rc && !(r->writes = malloc((r->first[n] + 1) * sizeof *r->writes))) {
         rc = weft__fail(WEFT_ENOMEM, "validator: %llu writes", (unsigned long long)r->first[n]);
     }
@@ -157,7 +159,8 @@ static int collect_writes(races *r)
         write *w = r->writes + r->first[i];
         const uint64_t count = r->first[i + 1] - r->first[i];
         uint64_t sorted = 1;
-        while (sorted < count && !before(&w[sorted], &w[sorted - 1])) sorted++;
+        while (sorted < count && !before(&w[sorted], &w[sorted - 1]))
+            sorted++;
         if (sorted < count) qsort(w, count, sizeof *w, by_rectangle); /* planners write in order mostly */
     }
     return rc;
@@ -199,14 +202,16 @@ static int make_bands(races *r)
     r->runs = malloc((total + 1) * sizeof *r->runs);
     r->bands = malloc((n_band + n + 1) * sizeof *r->bands);
     r->band0 = malloc((n + 1u) * 4ul);
-    if (!r->runs || !r->bands || !r->band0) return weft__fail(WEFT_ENOMEM, "validator: %llu writes", (unsigned long long)total);
+    if (!r->runs || !r->bands || !r->band0)
+        return weft__fail(WEFT_ENOMEM, "validator: %llu writes", (unsigned long long)total);
     for (uint32_t g = 0; g < n; g++) {
         r->band0[g] = r->n_band;
         for (uint64_t i = r->first[g]; i < r->first[g + 1]; i++) {
             const write *w = &r->writes[i], *v = i > r->first[g] ? w - 1 : NULL;
             band *b = v ? &r->bands[r->n_band - 1] : NULL;
             if (b && b->split == w->split && w->r0 < b->r1 && (w->r0 != b->r0 || w->r1 != b->r1)) {
-                return refuse_pair(r->p, r->regions.base[g], v, w); /* rows that overlap in part: not told apart further */
+                return refuse_pair(r->p, r->regions.base[g], v,
+                                   w); /* rows that overlap in part: not told apart further */
             }
             if (b && b->split == w->split && b->r0 == w->r0) {
                 if (w->c0 < v->c1) return refuse_pair(r->p, r->regions.base[g], v, w);
@@ -271,7 +276,8 @@ static int collect_facts(races *r)
                 const weft_signal sig = weft__task_signal(t, side_of(p, d), s);
                 const uint32_t to = weft__proof_counter(p, sig.device, sig.counter);
                 for (uint32_t w = 0; w < t->n_wait; w++) {
-                    int rc = add_fact(r, to, weft__proof_counter(p, d, weft__task_wait(t, side_of(p, d), w).counter), memory);
+                    int rc = add_fact(r, to, weft__proof_counter(p, d, weft__task_wait(t, side_of(p, d), w).counter),
+                                      memory);
                     if (rc) return rc;
                 }
             }
@@ -303,10 +309,12 @@ static int implies(const races *r, uint32_t counter, uint32_t writer, int memory
 }
 
 /* Is the writer ordered before the reader's read of columns from c0 on (in the reader's coordinates)? */
-static int ordered(const races *r, uint32_t device, const weft_task *t, const weft__access *x, uint32_t c0, uint32_t writer)
+static int ordered(const races *r, uint32_t device, const weft_task *t, const weft__access *x, uint32_t c0,
+                   uint32_t writer)
 {
     const weft__proof *p = r->p;
-    const int memory = x->what == WEFT__READ; /* packets bring their own readiness; they only need a writer that runs first */
+    const int memory = x->what ==
+                       WEFT__READ; /* packets bring their own readiness; they only need a writer that runs first */
     const uint32_t need = x->origin == WEFT_NONE ? 0 : (c0 - x->origin) / WEFT_K_CHUNK;
     for (uint32_t hops = 1; hops <= 3; hops++) {
         for (uint32_t i = 0; i < t->n_wait; i++) {
@@ -329,8 +337,10 @@ static int refuse_read(const races *r, uint32_t task, const weft__access *x, uin
         return weft__fail(WEFT_EREFUSED, "%s reads rows %u.. columns %u.. of tensor %u (%s), which nobody writes",
                           weft__name_task(p, task).text, x->r0, col, x->tensor, name);
     }
-    return weft__fail(WEFT_EREFUSED, "%s reads rows %u.. columns %u.. of tensor %u (%s), which %s writes, and does not wait "
-                      "for it", weft__name_task(p, task).text, x->r0, col, x->tensor, name, weft__name_task(p, writer).text);
+    return weft__fail(WEFT_EREFUSED,
+                      "%s reads rows %u.. columns %u.. of tensor %u (%s), which %s writes, and does not wait "
+                      "for it",
+                      weft__name_task(p, task).text, x->r0, col, x->tensor, name, weft__name_task(p, writer).text);
 }
 
 /* All of columns c0 .. c1 (the base's) of a band must have ordered writers. */
@@ -341,8 +351,10 @@ static int check_band(const races *r, uint32_t device, uint32_t task, const weft
     const weft_task *t = &r->p->tasks[task];
     while (lo < hi) { /* the first run that ends after `at` */
         const uint32_t mid = (lo + hi) / 2;
-        if (r->runs[mid].c1 <= at) lo = mid + 1;
-        else hi = mid;
+        if (r->runs[mid].c1 <= at)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     for (; at < c1; lo++) {
         if (lo == b->run + b->n_run || r->runs[lo].c0 > at) return refuse_read(r, task, x, at - col0, WEFT_NONE);
@@ -365,8 +377,10 @@ static int check_read(const races *r, uint32_t device, uint32_t task, const weft
         while (lo < hi) { /* the first band that ends after (split, row) */
             const uint32_t mid = (lo + hi) / 2;
             const band *b = &r->bands[mid];
-            if (b->split < split || (b->split == split && b->r1 <= row)) lo = mid + 1;
-            else hi = mid;
+            if (b->split < split || (b->split == split && b->r1 <= row))
+                lo = mid + 1;
+            else
+                hi = mid;
         }
         for (; row < x->r1; lo++) {
             const band *b = &r->bands[lo];
@@ -384,10 +398,12 @@ static int check_words(const races *r, uint32_t device, uint32_t task, const uin
     for (uint32_t i = 0; i < args[1]; i++) {
         const uint32_t word = args[2 + i], region = weft__region_of_word(r->p->img, &r->regions, device, word);
         if (region == WEFT_NONE) {
-            return weft__fail(WEFT_EREFUSED, "%s reads word %u, which is in no tensor", weft__name_task(r->p, task).text, word);
+            return weft__fail(WEFT_EREFUSED, "%s reads word %u, which is in no tensor",
+                              weft__name_task(r->p, task).text, word);
         }
         const uint32_t t = r->regions.base[region], c = word - (uint32_t)(r->p->img->tensors[t].offset / 4);
-        const weft__access x = {.tensor = t, .r1 = 1, .c0 = c, .c1 = c + 1, .s1 = 1, .origin = WEFT_NONE, .what = WEFT__READ};
+        const weft__access x = {
+            .tensor = t, .r1 = 1, .c0 = c, .c1 = c + 1, .s1 = 1, .origin = WEFT_NONE, .what = WEFT__READ};
         int rc = check_read(r, device, task, &x);
         if (rc) return rc;
     }

@@ -1,7 +1,8 @@
 /* regions.c: which tensors share memory, and how.
  *
- * Enters: an image's tensors. Leaves: regions, disjoint runs of work arenas. All tensors of a region are views of its base:
- * splits of a PARTIAL, column slices of FRAG, PANEL or PACKET, or the base again. Any other overlap is refused.           */
+ * Enters: an image's tensors. Leaves: regions, disjoint runs of work arenas. All tensors of a region are views of
+ * its base: splits of a PARTIAL, column slices of FRAG, PANEL or PACKET, or the base again. Any other overlap is
+ * refused. */
 #include "regions.h"
 
 #include "../tasks/layout.h"
@@ -50,7 +51,8 @@ static const char *tensor_name(const weft__image *img, uint32_t t)
 int weft__regions_init(const weft__image *img, weft__regions *r)
 {
     uint32_t *sorted = malloc((img->n_tensor + 1u) * 4ul), n = 0;
-    *r = (weft__regions){.place = calloc(img->n_tensor + 1u, sizeof *r->place), .base = malloc((img->n_tensor + 1u) * 4ul)};
+    *r = (weft__regions){.place = calloc(img->n_tensor + 1u, sizeof *r->place),
+                         .base = malloc((img->n_tensor + 1u) * 4ul)};
     if (!sorted || !r->place || !r->base) {
         free(sorted);
         return weft__fail(WEFT_ENOMEM, "validator: %u tensors", img->n_tensor);
@@ -70,8 +72,10 @@ int weft__regions_init(const weft__image *img, weft__regions *r)
         } else if (place_view(b, t, at)) {
             const uint32_t other = r->base[r->n - 1];
             free(sorted);
-            return weft__fail(WEFT_EREFUSED, "tensors %u (%s) and %u (%s) share memory of device %u, and neither is a slice of "
-                              "the other", other, tensor_name(img, other), (uint32_t)(t - img->tensors),
+            return weft__fail(WEFT_EREFUSED,
+                              "tensors %u (%s) and %u (%s) share memory of device %u, and neither is a slice of "
+                              "the other",
+                              other, tensor_name(img, other), (uint32_t)(t - img->tensors),
                               tensor_name(img, (uint32_t)(t - img->tensors)), t->device);
         }
         at->region = r->n - 1;
@@ -93,8 +97,10 @@ uint32_t weft__region_of_word(const weft__image *img, const weft__regions *r, ui
     while (lo < hi) { /* the first region that begins after the word */
         const uint32_t mid = (lo + hi) / 2;
         const weft_tensor *t = &img->tensors[r->base[mid]];
-        if (t->device < device || (t->device == device && t->offset <= (uint64_t)word * 4)) lo = mid + 1;
-        else hi = mid;
+        if (t->device < device || (t->device == device && t->offset <= (uint64_t)word * 4))
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     if (!lo) return WEFT_NONE;
     const weft_tensor *t = &img->tensors[r->base[lo - 1]];

@@ -1,10 +1,17 @@
 /* tile.c: how large a task is.
  *
- * Enters: options, rows, and for each pop its shape. Leaves: one row tile and one layout of activations for the whole plan (so
- * that row panels of all tensors coincide), and for each pop how many 16-row groups of W a task takes.                  */
+ * Enters: options, rows, and for each pop its shape. Leaves: one row tile and one layout of activations for the
+ * whole plan (so that row panels of all tensors coincide), and for each pop how many 16-row groups of W a task
+ * takes. */
 #include "plan_internal.h"
 
-enum { WIDE_ROWS = 128, WIDE_GROUPS = 16, STREAM_ROWS = 64, STREAM_GROUPS = 8, AUTO_STREAM_GROUPS = 4 };
+enum {
+    WIDE_ROWS = 128,
+    WIDE_GROUPS = 16,
+    STREAM_ROWS = 64,
+    STREAM_GROUPS = 8,
+    AUTO_STREAM_GROUPS = 4
+};
 
 static int is_rows(uint32_t rows) { return rows && rows % 8 == 0; }
 
@@ -38,8 +45,8 @@ int weft__tile_plan(weft__plan_state *p)
         return weft__fail(WEFT_EUSAGE, "plan: m_tile %u is not a multiple of 8", o->m_tile);
     }
     const uint32_t chunks = o->strategy == WEFT__MICROBATCH ? o->chunks : 1; /* small ones are not worth wide tasks */
-    p->wide = o->wide == WEFT__ON || (o->wide == WEFT__AUTO && p->m >= WIDE_ROWS && (!o->m_tile || o->m_tile == WIDE_ROWS) &&
-                                      chunks <= weft_div_up(p->m, WIDE_ROWS));
+    p->wide = o->wide == WEFT__ON || (o->wide == WEFT__AUTO && p->m >= WIDE_ROWS &&
+                                      (!o->m_tile || o->m_tile == WIDE_ROWS) && chunks <= weft_div_up(p->m, WIDE_ROWS));
     if (p->wide && o->m_tile && o->m_tile != WIDE_ROWS) {
         return weft__fail(WEFT_EUSAGE, "plan: m_tile %u, but wide tasks take 128 rows", o->m_tile);
     }
@@ -56,14 +63,16 @@ int weft__tile_plan(weft__plan_state *p)
     return choose_chunks(p);
 }
 
-/* The most groups a task may take while there are tasks for all workers; one where M is 1, so that all finish together. */
+/* The most groups a task may take while there are tasks for all workers; one where M is 1, so that all finish
+ * together. */
 static uint32_t choose_groups(const weft__plan_state *p, const weft__pop *pop, uint32_t groups)
 {
     const uint32_t workers = p->opt->workers[pop->op.device], others = pop->n_mt * pop->op.n_split;
     if (p->opt->tile_groups) return p->opt->tile_groups;
     if (!p->wide && p->m == 1) return 1;
     uint32_t t = p->wide ? WIDE_GROUPS : AUTO_STREAM_GROUPS;
-    while (t > 1 && (uint64_t)weft_div_up(groups, t) * others < workers) t /= 2;
+    while (t > 1 && (uint64_t)weft_div_up(groups, t) * others < workers)
+        t /= 2;
     return t;
 }
 

@@ -3,11 +3,14 @@
  * Enters: an opened image. Leaves: the policies that are proven, or WEFT_EREFUSED.
  *   arrivals  each counter is signalled exactly as often a step as it expects
  *   lists     a counter's list names just the tasks that wait for it
- *   push, steal, priority: tasks and counters have no cycle; the last arrival finds all who wait; a ring holds all tasks
- *   static, fifo: besides, the queue orders of all devices embed in one topological order. Then the first unfinished task in
- *             that order is at the head of some worker's list, or has been taken, and all that it waits for is finished:
+ *   push, steal, priority: tasks and counters have no cycle; the last arrival finds all who wait; a ring holds all
+ * tasks
+ *   static, fifo: besides, the queue orders of all devices embed in one topological order. Then the first unfinished
+ * task in
+ *             that order is at the head of some worker's list, or has been taken, and all that it waits for is
+ * finished:
  *             whatever the number of workers, and also when a worker starts a task before its later waits hold.
- * Memory is races.c's part. All passes are linear in tasks, waits and signals.                                          */
+ * Memory is races.c's part. All passes are linear in tasks, waits and signals. */
 #include "validate_internal.h"
 
 #include <stdio.h>
@@ -75,19 +78,21 @@ static int check_counter(const weft__proof *p, uint32_t device, uint32_t id, uin
             n = weft__name_task(p, weft__proof_task(p, device, deps[0]));
             who = n.text;
         }
-        return weft__fail(WEFT_EREFUSED, "counter %u of device %u gets %u signals a step but expects %u arrivals; waiting: %s",
-                          id, device, signals, c->arrivals, who);
+        return weft__fail(WEFT_EREFUSED,
+                          "counter %u of device %u gets %u signals a step but expects %u arrivals; waiting: %s", id,
+                          device, signals, c->arrivals, who);
     }
     for (uint32_t i = 0; i < c->n_dep; i++) {
         const uint32_t t = weft__proof_task(p, device, deps[i]);
         if ((i && deps[i] <= deps[i - 1]) || !waits_for(p, device, &p->tasks[t], id)) {
-            return weft__fail(WEFT_EREFUSED, "counter %u of device %u lists %s, %s", id, device, weft__name_task(p, t).text,
+            return weft__fail(WEFT_EREFUSED, "counter %u of device %u lists %s, %s", id, device,
+                              weft__name_task(p, t).text,
                               i && deps[i] <= deps[i - 1] ? "out of order or twice" : "which does not wait for it");
         }
     }
     if (c->n_dep == waits) return 0;
-    return weft__fail(WEFT_EREFUSED, "counter %u of device %u lists %u tasks, but tasks wait for it %u times", id, device,
-                      c->n_dep, waits);
+    return weft__fail(WEFT_EREFUSED, "counter %u of device %u lists %u tasks, but tasks wait for it %u times", id,
+                      device, c->n_dep, waits);
 }
 
 static int check_counters(const weft__proof *p)
@@ -97,7 +102,8 @@ static int check_counters(const weft__proof *p)
     if (!rc) {
         const uint32_t t = count_edges(p, signals, waits);
         if (t != WEFT_NONE) {
-            rc = weft__fail(WEFT_EREFUSED, "%s waits with lag or may be stolen by another device: not proven by this version",
+            rc = weft__fail(WEFT_EREFUSED,
+                            "%s waits with lag or may be stolen by another device: not proven by this version",
                             weft__name_task(p, t).text);
         }
     }
@@ -115,10 +121,10 @@ static int check_counters(const weft__proof *p)
 /* -------------------------------------------------------------------------------------------------------- progress */
 
 typedef struct run {
-    uint32_t *left;    /* [task]: waits (and, if listed, the task before it in its queue) not yet satisfied */
-    uint32_t *arrive;  /* [counter]: arrivals still missing */
-    uint32_t *after;   /* [task]: next in its queue's order, WEFT_NONE at the end */
-    uint32_t *ready;   /* stack */
+    uint32_t *left;   /* [task]: waits (and, if listed, the task before it in its queue) not yet satisfied */
+    uint32_t *arrive; /* [counter]: arrivals still missing */
+    uint32_t *after;  /* [task]: next in its queue's order, WEFT_NONE at the end */
+    uint32_t *ready;  /* stack */
     uint32_t n_ready, done;
 } run;
 
@@ -132,14 +138,18 @@ static void run_free(run *r)
 
 static int run_init(const weft__proof *p, run *r)
 {
-    *r = (run){.left = malloc((p->n_task + 1u) * 4ul), .arrive = malloc((p->n_counter + 1u) * 4ul),
-               .after = malloc((p->n_task + 1u) * 4ul), .ready = malloc((p->n_task + 1u) * 4ul)};
-    if (!r->left || !r->arrive || !r->after || !r->ready) return weft__fail(WEFT_ENOMEM, "validator: %u tasks", p->n_task);
+    *r = (run){.left = malloc((p->n_task + 1u) * 4ul),
+               .arrive = malloc((p->n_counter + 1u) * 4ul),
+               .after = malloc((p->n_task + 1u) * 4ul),
+               .ready = malloc((p->n_task + 1u) * 4ul)};
+    if (!r->left || !r->arrive || !r->after || !r->ready)
+        return weft__fail(WEFT_ENOMEM, "validator: %u tasks", p->n_task);
     for (uint32_t d = 0; d < p->img->n_device; d++) {
         const weft_image_queue *q = &p->queues[d];
         const uint32_t *order = p->img->order + q->order;
         for (uint32_t i = 0; i < q->n_task; i++) {
-            r->after[weft__proof_task(p, d, order[i])] = i + 1 < q->n_task ? weft__proof_task(p, d, order[i + 1]) : WEFT_NONE;
+            r->after[weft__proof_task(p, d, order[i])] = i + 1 < q->n_task ? weft__proof_task(p, d, order[i + 1])
+                                                                           : WEFT_NONE;
         }
     }
     return 0;
@@ -172,8 +182,10 @@ static void finish_task(const weft__proof *p, run *r, uint32_t task, int listed)
 static void execute(const weft__proof *p, run *r, int listed)
 {
     r->n_ready = r->done = 0;
-    for (uint32_t i = 0; i < p->n_counter; i++) r->arrive[i] = p->counters[i].arrivals;
-    for (uint32_t i = 0; i < p->n_task; i++) r->left[i] = p->tasks[i].n_wait;
+    for (uint32_t i = 0; i < p->n_counter; i++)
+        r->arrive[i] = p->counters[i].arrivals;
+    for (uint32_t i = 0; i < p->n_task; i++)
+        r->left[i] = p->tasks[i].n_wait;
     if (listed) {
         for (uint32_t i = 0; i < p->n_task; i++) {
             if (r->after[i] != WEFT_NONE) r->left[r->after[i]]++;
@@ -182,7 +194,8 @@ static void execute(const weft__proof *p, run *r, int listed)
     for (uint32_t i = 0; i < p->n_task; i++) {
         if (!r->left[i]) r->ready[r->n_ready++] = i;
     }
-    while (r->n_ready) finish_task(p, r, r->ready[--r->n_ready], listed);
+    while (r->n_ready)
+        finish_task(p, r, r->ready[--r->n_ready], listed);
 }
 
 /* before[t]: for each task that did not finish, one that did not finish either and that it is waiting for. */
@@ -197,7 +210,8 @@ static void find_blockers(const weft__proof *p, const run *r, int listed, uint32
             const weft_signal sig = weft__task_signal(&p->tasks[t], p->img->side + p->queues[d].side, s);
             const weft_counter *c = &p->counters[weft__proof_counter(p, sig.device, sig.counter)];
             const uint32_t *deps = p->img->deps + p->queues[sig.device].dep + c->dep;
-            for (uint32_t i = 0; i < c->n_dep; i++) before[weft__proof_task(p, sig.device, deps[i])] = t;
+            for (uint32_t i = 0; i < c->n_dep; i++)
+                before[weft__proof_task(p, sig.device, deps[i])] = t;
         }
     }
 }
@@ -214,7 +228,8 @@ static int refuse_cycle(const weft__proof *p, const run *r, int listed)
         return weft__fail(WEFT_ENOMEM, "validator: %u tasks", p->n_task);
     }
     find_blockers(p, r, listed, before);
-    while (at < p->n_task && !r->left[at]) at++;
+    while (at < p->n_task && !r->left[at])
+        at++;
     while (!seen[at]) {
         seen[at] = 1;
         at = before[at];
@@ -249,25 +264,31 @@ int weft__prove_progress(const weft__proof *p, uint32_t *proven)
             rc = refuse_cycle(p, &r, 1);
         } else {
             execute(p, &r, 0);
-            if (r.done == p->n_task) *proven = DYNAMIC;
-            else rc = refuse_cycle(p, &r, 0);
+            if (r.done == p->n_task)
+                *proven = DYNAMIC;
+            else
+                rc = refuse_cycle(p, &r, 0);
         }
     }
     run_free(&r);
     return rc;
 }
 
-/* Variants share buffers and alternate step by step: devices that write to one device must wait for each other's steps. */
+/* Variants share buffers and alternate step by step: devices that write to one device must wait for each other's
+ * steps. */
 static int check_variants(const weft__image *img)
 {
     uint64_t peers[WEFT_MAX_DEVICES];
     if (img->n_variant == 1) return 0;
-    for (uint32_t d = 0; d < img->n_device; d++) peers[d] = weft__image_peers(img, d);
+    for (uint32_t d = 0; d < img->n_device; d++)
+        peers[d] = weft__image_peers(img, d);
     for (uint32_t a = 0; a < img->n_device; a++) {
         for (uint32_t b = 0; b < img->n_device; b++) {
             if (a == b || !(peers[a] & peers[b]) || (peers[a] >> b & 1)) continue;
-            return weft__fail(WEFT_EREFUSED, "devices %u and %u both write to device %d, but %u does not wait for %u between "
-                              "steps of different variants", a, b, __builtin_ctzll(peers[a] & peers[b]), a, b);
+            return weft__fail(WEFT_EREFUSED,
+                              "devices %u and %u both write to device %d, but %u does not wait for %u between "
+                              "steps of different variants",
+                              a, b, __builtin_ctzll(peers[a] & peers[b]), a, b);
         }
     }
     return 0;
@@ -279,7 +300,8 @@ int weft__validate(const weft__image *img, uint32_t *proven)
     int refused = check_variants(img);
     if (refused) return refused;
     for (uint32_t v = 0; v < img->n_variant; v++) {
-        const weft_image_queue *q = weft__image_queue_of(img, v, 0), *last = weft__image_queue_of(img, v, img->n_device - 1);
+        const weft_image_queue *q = weft__image_queue_of(img, v, 0),
+                               *last = weft__image_queue_of(img, v, img->n_device - 1);
         const weft__proof p = {.img = img,
                                .variant = v,
                                .n_task = last->task + last->n_task - q->task,
@@ -295,7 +317,8 @@ int weft__validate(const weft__image *img, uint32_t *proven)
     }
     if (proven) *proven = all;
     if (!(img->header->policies & ~all)) return 0;
-    return weft__fail(WEFT_EREFUSED, "the image claims policies 0x%x, of which 0x%x are proven", img->header->policies, all);
+    return weft__fail(WEFT_EREFUSED, "the image claims policies 0x%x, of which 0x%x are proven", img->header->policies,
+                      all);
 }
 
 int weft__validate_lists(const weft__image *img, uint32_t variant, uint32_t device, const uint32_t *list,
@@ -305,24 +328,27 @@ int weft__validate_lists(const weft__image *img, uint32_t variant, uint32_t devi
     uint32_t *place = malloc((q->n_task + 1u) * 4ul);
     uint8_t *seen = calloc(q->n_task + 1u, 1);
     int rc = place && seen ? 0 : weft__fail(WEFT_ENOMEM, "validator: %u tasks", q->n_task);
-    for (uint32_t i = 0; i < q->n_task && !rc; i++) place[img->order[q->order + i]] = i;
+    for (uint32_t i = 0; i < q->n_task && !rc; i++)
+        place[img->order[q->order + i]] = i;
     for (uint32_t w = 0; w < workers && !rc; w++) {
         if (first[w] > first[w + 1]) {
             rc = weft__fail(WEFT_EREFUSED, "device %u: list of worker %u ends before it begins", device, w);
         }
     }
     if (!rc && (first[0] != 0 || first[workers] != q->n_task)) {
-        rc = weft__fail(WEFT_EREFUSED, "device %u: lists of %u workers hold %u of %u tasks", device, workers, first[workers],
-                        q->n_task);
+        rc = weft__fail(WEFT_EREFUSED, "device %u: lists of %u workers hold %u of %u tasks", device, workers,
+                        first[workers], q->n_task);
     }
     for (uint32_t w = 0; w < workers && !rc; w++) {
         for (uint32_t i = first[w]; i < first[w + 1] && !rc; i++) {
             const uint32_t t = list[i];
             if (t >= q->n_task || seen[t]) {
-                rc = weft__fail(WEFT_EREFUSED, "device %u: worker %u has task %u, which is unknown or listed twice", device, w, t);
+                rc = weft__fail(WEFT_EREFUSED, "device %u: worker %u has task %u, which is unknown or listed twice",
+                                device, w, t);
             } else if (i > first[w] && place[t] < place[list[i - 1]]) {
-                rc = weft__fail(WEFT_EREFUSED, "device %u: worker %u has task %u after task %u, against the queue's order",
-                                device, w, t, list[i - 1]);
+                rc = weft__fail(WEFT_EREFUSED,
+                                "device %u: worker %u has task %u after task %u, against the queue's order", device, w,
+                                t, list[i - 1]);
             } else {
                 seen[t] = 1;
             }

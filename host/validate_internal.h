@@ -1,6 +1,6 @@
 /* validate_internal.h: one variant under proof, shared by validate.c (progress) and races.c (memory).
  *
- * Tasks and counters of all devices are numbered through: task id = queue.task - queue[0].task + id on its device.       */
+ * Tasks and counters of all devices are numbered through: task id = queue.task - queue[0].task + id on its device. */
 #ifndef WEFT_HOST_VALIDATE_INTERNAL_H
 #define WEFT_HOST_VALIDATE_INTERNAL_H
 
@@ -32,8 +32,10 @@ static inline uint32_t weft__proof_device(const weft__proof *p, uint32_t task)
     uint32_t lo = 0, hi = p->img->n_device;
     while (hi - lo > 1) {
         const uint32_t mid = (lo + hi) / 2;
-        if (weft__proof_task(p, mid, 0) <= task) lo = mid;
-        else hi = mid;
+        if (weft__proof_task(p, mid, 0) <= task)
+            lo = mid;
+        else
+            hi = mid;
     }
     return lo;
 }
@@ -46,7 +48,8 @@ weft__task_name weft__name_task(const weft__proof *p, uint32_t task);
 
 /* validate.c */
 int weft__prove_progress(const weft__proof *p, uint32_t *proven);
-/* races.c: every read has one ordered writer, no byte two writers. writers[tensor region]: devices, over all variants. */
+/* races.c: every read has one ordered writer, no byte two writers. writers[tensor region]: devices, over all
+ * variants. */
 int weft__prove_memory(const weft__proof *p);
 
 #endif
