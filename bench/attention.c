@@ -20,7 +20,11 @@
 static weft__bench b;
 static uint32_t n_seq = 16, shortest = 100, longest = 8000, kv_heads = 8, hpk = 4, repeats = 20;
 static double ceiling_gbs;
-enum { DIM = 128, PAGE_ELEMENTS = DIM * WEFT_ATTN_PAGE, L2_BYTES = 60000000 };
+enum {
+    DIM = 128,
+    PAGE_ELEMENTS = DIM * WEFT_ATTN_PAGE,
+    L2_BYTES = 60000000
+};
 
 typedef struct batch { /* what is computed, and the answer */
     uint32_t max_blocks, max_pages, n_page;
@@ -74,14 +78,19 @@ static int make_batch(batch *a)
     a->q = malloc(out_values() * 2);
     a->out = malloc(out_values() * 2);
     a->want = malloc(out_values() * sizeof *a->want);
-    int status = pages && a->table && a->kv && a->q && a->out && a->want ? 0 : weft__fail(WEFT_ENOMEM, "a batch of %u pages", a->n_page);
+    int status = pages && a->table && a->kv && a->q && a->out && a->want
+                     ? 0
+                     : weft__fail(WEFT_ENOMEM, "a batch of %u pages", a->n_page);
     if (!status) {
-        for (uint32_t i = 0; i < a->n_page; i++) pages[i] = i;
+        for (uint32_t i = 0; i < a->n_page; i++)
+            pages[i] = i;
         shuffle(pages, a->n_page, 3);
         for (uint32_t s = 0; s < n_seq; s++)
-            for (uint32_t i = 0; i < weft_div_up(a->attn.kv_len[s], WEFT_ATTN_PAGE); i++) a->table[s * a->max_pages + i] = pages[at++];
+            for (uint32_t i = 0; i < weft_div_up(a->attn.kv_len[s], WEFT_ATTN_PAGE); i++)
+                a->table[s * a->max_pages + i] = pages[at++];
         for (uint64_t i = 0; i < kv_values(a); i++)
-            a->kv[i] = weft_f32_to_half(WEFT_BF16, weft_seeded(b.seed + 4, (uint32_t)(i / PAGE_ELEMENTS), (uint32_t)(i % PAGE_ELEMENTS), 1));
+            a->kv[i] = weft_f32_to_half(
+                WEFT_BF16, weft_seeded(b.seed + 4, (uint32_t)(i / PAGE_ELEMENTS), (uint32_t)(i % PAGE_ELEMENTS), 1));
         for (uint64_t i = 0; i < out_values(); i++) /* scores of a few units: some tokens matter more than others */
             a->q[i] = weft_f32_to_half(WEFT_BF16, weft_seeded(b.seed + 5, (uint32_t)i, 0, 4));
     }
@@ -115,8 +124,10 @@ static double dot(const double *x, const double *y)
 {
     double lane[8] = {0}, sum = 0;
     for (uint32_t d = 0; d < DIM; d += 8)
-        for (uint32_t i = 0; i < 8; i++) lane[i] += x[d + i] * y[d + i];
-    for (uint32_t i = 0; i < 8; i++) sum += lane[i];
+        for (uint32_t i = 0; i < 8; i++)
+            lane[i] += x[d + i] * y[d + i];
+    for (uint32_t i = 0; i < 8; i++)
+        sum += lane[i];
     return sum;
 }
 
@@ -129,22 +140,27 @@ static void reference_head(const batch *a, uint32_t s, uint32_t h, double *score
         load_row(a, s, h, t, 0, row);
         for (uint32_t j = 0; j < hpk; j++) {
             const uint16_t *half = a->q + ((uint64_t)s * heads() + h * hpk + j) * DIM;
-            for (uint32_t d = 0; d < DIM; d++) q[d] = weft_half_to_f32(WEFT_BF16, half[d]);
+            for (uint32_t d = 0; d < DIM; d++)
+                q[d] = weft_half_to_f32(WEFT_BF16, half[d]);
             score[(uint64_t)j * longest + t] = dot(q, row) / sqrt(DIM);
         }
     }
     for (uint32_t j = 0; j < hpk; j++) {
         double max = -INFINITY, sum = 0, *p = score + (uint64_t)j * longest;
-        for (uint32_t t = 0; t < len; t++) max = p[t] > max ? p[t] : max;
-        for (uint32_t t = 0; t < len; t++) sum += p[t] = exp(p[t] - max);
-        for (uint32_t t = 0; t < len; t++) p[t] /= sum;
+        for (uint32_t t = 0; t < len; t++)
+            max = p[t] > max ? p[t] : max;
+        for (uint32_t t = 0; t < len; t++)
+            sum += p[t] = exp(p[t] - max);
+        for (uint32_t t = 0; t < len; t++)
+            p[t] /= sum;
     }
     double *out = a->want + ((uint64_t)s * heads() + h * hpk) * DIM;
     memset(out, 0, (size_t)hpk * DIM * sizeof *out);
     for (uint32_t t = 0; t < len; t++) {
         load_row(a, s, h, t, 1, row);
         for (uint32_t j = 0; j < hpk; j++)
-            for (uint32_t d = 0; d < DIM; d++) out[j * DIM + d] += score[(uint64_t)j * longest + t] * row[d];
+            for (uint32_t d = 0; d < DIM; d++)
+                out[j * DIM + d] += score[(uint64_t)j * longest + t] * row[d];
     }
 }
 
@@ -153,7 +169,8 @@ static int reference(const batch *a)
     double *score = malloc((uint64_t)hpk * longest * sizeof *score);
     if (!score) return weft__fail(WEFT_ENOMEM, "scores of %u tokens", longest);
     for (uint32_t s = 0; s < n_seq; s++)
-        for (uint32_t h = 0; h < kv_heads; h++) reference_head(a, s, h, score);
+        for (uint32_t h = 0; h < kv_heads; h++)
+            reference_head(a, s, h, score);
     free(score);
     return 0;
 }
@@ -165,11 +182,19 @@ static const char strings[] = "single\0q\0kv\0table\0partial\0out\0attn\0combine
 static uint32_t string_at(const char *s)
 {
     uint32_t at = 0;
-    while (strcmp(strings + at, s)) at += (uint32_t)strlen(strings + at) + 1;
+    while (strcmp(strings + at, s))
+        at += (uint32_t)strlen(strings + at) + 1;
     return at;
 }
 
-enum { Q, KV, TABLE, PARTIAL, OUT, N_TENSOR };
+enum {
+    Q,
+    KV,
+    TABLE,
+    PARTIAL,
+    OUT,
+    N_TENSOR
+};
 
 static void put_tensors(const batch *a, weft__image_writer *w)
 {
@@ -181,14 +206,21 @@ static void put_tensors(const batch *a, weft__image_writer *w)
         [Q] = {"q", WEFT_BF16, WEFT_ROLE_INPUT, n_seq, heads() * DIM},
         [KV] = {"kv", WEFT_BF16, WEFT_ROLE_KV, (uint64_t)a->n_page * kv_heads * 2, PAGE_ELEMENTS},
         [TABLE] = {"table", WEFT_U32, WEFT_ROLE_TABLE, n_seq, a->max_pages},
-        [PARTIAL] = {"partial", WEFT_FP32, WEFT_ROLE_PARTIAL, (uint64_t)n_seq * kv_heads * a->max_blocks, weft_attn_unit_floats(hpk, DIM)},
+        [PARTIAL] = {"partial", WEFT_FP32, WEFT_ROLE_PARTIAL, (uint64_t)n_seq * kv_heads * a->max_blocks,
+                     weft_attn_unit_floats(hpk, DIM)},
         [OUT] = {"out", WEFT_BF16, WEFT_ROLE_OUTPUT, n_seq, heads() * DIM},
     };
     for (uint32_t i = 0; i < N_TENSOR; i++) {
         weft_tensor *to = &w->tensors[i];
-        *to = (weft_tensor){.name = string_at(t[i].name), .dtype = (uint8_t)t[i].dtype, .layout = WEFT_LAYOUT_ROW,
-                            .role = (uint8_t)t[i].role, .rows = (uint32_t)t[i].rows, .cols = (uint32_t)t[i].cols,
-                            .weight = WEFT_NONE, .splits = 1, .offset = w->devices[0].work_bytes};
+        *to = (weft_tensor){.name = string_at(t[i].name),
+                            .dtype = (uint8_t)t[i].dtype,
+                            .layout = WEFT_LAYOUT_ROW,
+                            .role = (uint8_t)t[i].role,
+                            .rows = (uint32_t)t[i].rows,
+                            .cols = (uint32_t)t[i].cols,
+                            .weight = WEFT_NONE,
+                            .splits = 1,
+                            .offset = w->devices[0].work_bytes};
         to->bytes = weft_layout_bytes(WEFT_LAYOUT_ROW, t[i].dtype, to->rows, to->cols, 1);
         w->devices[0].work_bytes = weft_round_up64(to->offset + to->bytes, 1024);
     }
@@ -196,9 +228,21 @@ static void put_tensors(const batch *a, weft__image_writer *w)
 
 static void put_ops(const batch *a, weft__image_writer *w)
 {
-    const weft_op op = {.dtype = WEFT_BF16, .m = n_seq, .n = heads() * DIM, .x = WEFT_NONE, .w = WEFT_NONE, .out = WEFT_NONE,
-                        .aux = WEFT_NONE, .scale = WEFT_NONE, .pk_x = WEFT_NONE, .pk_out = WEFT_NONE, .pk_aux = WEFT_NONE,
-                        .partial = PARTIAL, .m_tile = n_seq, .n_split = 1, .split_kb = 1,
+    const weft_op op = {.dtype = WEFT_BF16,
+                        .m = n_seq,
+                        .n = heads() * DIM,
+                        .x = WEFT_NONE,
+                        .w = WEFT_NONE,
+                        .out = WEFT_NONE,
+                        .aux = WEFT_NONE,
+                        .scale = WEFT_NONE,
+                        .pk_x = WEFT_NONE,
+                        .pk_out = WEFT_NONE,
+                        .pk_aux = WEFT_NONE,
+                        .partial = PARTIAL,
+                        .m_tile = n_seq,
+                        .n_split = 1,
+                        .split_kb = 1,
                         .param = {heads(), kv_heads, DIM, WEFT_ATTN_PAGE, a->max_blocks, a->max_pages}};
     w->ops[0] = w->ops[1] = op;
     w->ops[0].kind = WEFT_KIND_ATTN;
@@ -216,24 +260,41 @@ static void put_tasks(weft__image_writer *w, uint32_t workers, uint32_t combines
 {
     const uint32_t pairs = n_seq * kv_heads;
     for (uint32_t i = 0; i < workers; i++)
-        w->tasks[i] = (weft_task){.kind = WEFT_KIND_ATTN, .alt_device = 0xff, .op = 0, .n_signal = 1, .tile = {i, workers},
-                                  .cost_ns = 50000, .signal = {{.counter = 0, .device = 0, .scope = WEFT_SCOPE_GPU}}};
+        w->tasks[i] = (weft_task){.kind = WEFT_KIND_ATTN,
+                                  .alt_device = 0xff,
+                                  .op = 0,
+                                  .n_signal = 1,
+                                  .tile = {i, workers},
+                                  .cost_ns = 50000,
+                                  .signal = {{.counter = 0, .device = 0, .scope = WEFT_SCOPE_GPU}}};
     for (uint32_t i = 0; i < combines; i++) {
         const uint32_t first = pairs * i / combines, end = pairs * (i + 1) / combines;
-        w->tasks[workers + i] = (weft_task){.kind = WEFT_KIND_ATTN_COMBINE, .alt_device = 0xff, .op = 1, .n_wait = 1,
-                                            .tile = {first, end - first}, .cost_ns = 2000,
+        w->tasks[workers + i] = (weft_task){.kind = WEFT_KIND_ATTN_COMBINE,
+                                            .alt_device = 0xff,
+                                            .op = 1,
+                                            .n_wait = 1,
+                                            .tile = {first, end - first},
+                                            .cost_ns = 2000,
                                             .wait = {{.counter = 0, .arrivals = (uint16_t)workers}}};
         w->deps[i] = workers + i;
     }
-    for (uint32_t i = 0; i < workers + combines; i++) w->order[i] = i;
+    for (uint32_t i = 0; i < workers + combines; i++)
+        w->order[i] = i;
     w->counters[0] = (weft_counter){.arrivals = workers, .scope = WEFT_SCOPE_GPU, .n_dep = combines};
 }
 
 static int make_image(const batch *a, uint32_t workers, void **image, uint64_t *bytes)
 {
     const uint32_t pairs = n_seq * kv_heads, combines = workers < pairs ? workers : pairs, n = workers + combines;
-    const weft__image_counts counts = {.devices = 1, .queues = 1, .tensors = N_TENSOR, .ops = 2, .tasks = n, .order = n,
-                                       .counters = 1, .deps = combines, .strings = sizeof strings};
+    const weft__image_counts counts = {.devices = 1,
+                                       .queues = 1,
+                                       .tensors = N_TENSOR,
+                                       .ops = 2,
+                                       .tasks = n,
+                                       .order = n,
+                                       .counters = 1,
+                                       .deps = combines,
+                                       .strings = sizeof strings};
     weft__image_writer w;
     int status = weft__image_writer_init(&w, &counts, 1, 1);
     if (status) return status;
@@ -268,7 +329,8 @@ static int start(const batch *a, weft_engine **e)
     void *image = NULL;
     uint64_t bytes = 0;
     int status = weft__bench_devices_of(&b, &d);
-    if (!status && d.n != 1) status = weft__fail(WEFT_EUSAGE, "attention runs on one device; '%s' has %u", b.devices, d.n);
+    if (!status && d.n != 1)
+        status = weft__fail(WEFT_EUSAGE, "attention runs on one device; '%s' has %u", b.devices, d.n);
     if (!status) status = make_image(a, d.workers[0], &image, &bytes);
     weft_engine_config config = WEFT_ENGINE_CONFIG_INIT;
     config.devices = b.devices;
@@ -295,7 +357,8 @@ static int check(const batch *a, weft_engine *e, double *error)
         norm += a->want[i] * a->want[i];
     }
     *error = sqrt(difference / norm);
-    if (!status && !(*error <= 5e-3)) status = weft__fail(WEFT_EWRONG, "relative error %.3g against float64, more than 5e-3", *error);
+    if (!status && !(*error <= 5e-3))
+        status = weft__fail(WEFT_EWRONG, "relative error %.3g against float64, more than 5e-3", *error);
     return status;
 }
 
@@ -353,7 +416,9 @@ static int body(void)
 {
     batch a = {0};
     weft_engine *e = NULL;
-    int status = longest >= shortest ? 0 : weft__fail(WEFT_EUSAGE, "--longest %u is below --shortest %u", longest, shortest);
+    int status = longest >= shortest
+                     ? 0
+                     : weft__fail(WEFT_EUSAGE, "--longest %u is below --shortest %u", longest, shortest);
     if (!status) status = make_batch(&a);
     if (!status) status = reference(&a);
     if (!status) status = start(&a, &e);
@@ -373,7 +438,9 @@ int main(int argc, char **argv)
     *row++ = (weft__option){"--longest", "N", "tokens (default 8000)", WEFT_OPT_U32, &longest, 1, 1e6};
     *row++ = (weft__option){"--kv-heads", "N", "of 128 dimensions (default 8)", WEFT_OPT_U32, &kv_heads, 1, 64};
     *row++ = (weft__option){"--queries", "N", "query heads of each KV head (default 4)", WEFT_OPT_U32, &hpk, 1, 8};
-    *row++ = (weft__option){"--repeats", "N", "samples of --steps back-to-back steps each (default 20)", WEFT_OPT_U32, &repeats, 1, 1e5};
+    *row++ = (weft__option){
+        "--repeats", "N", "samples of --steps back-to-back steps each (default 20)", WEFT_OPT_U32, &repeats, 1, 1e5};
     *row++ = (weft__option){"--ceiling", "GB/S", "read bandwidth to compare with", WEFT_OPT_F64, &ceiling_gbs, 0, 1e6};
-    return weft__bench_main(argc, argv, &b, rows, "Attention over a mixed batch: KV bytes read a second. One JSON object a line.", body);
+    return weft__bench_main(argc, argv, &b, rows,
+                            "Attention over a mixed batch: KV bytes read a second. One JSON object a line.", body);
 }

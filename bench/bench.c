@@ -12,19 +12,25 @@
 
 weft__bench weft__bench_defaults(const char *program)
 {
-    return (weft__bench){.program = program, .queue = "static", .steps = 2000, .warmup = WEFT_STATS_WARMUP,
-                         .deadline_us = 10000000, .seed = 1};
+    return (weft__bench){.program = program,
+                         .queue = "static",
+                         .steps = 2000,
+                         .warmup = WEFT_STATS_WARMUP,
+                         .deadline_us = 10000000,
+                         .seed = 1};
 }
 
 /* clang-format off: a table */
 weft__option *weft__bench_rows(weft__bench *b, weft__option *row)
 {
     const weft__option rows[] = {
-        {"--devices", "SPEC", "as `weft topo` takes it: cpu:2, cuda:0, cuda:0/8 (default: a GPU if there is one)", WEFT_OPT_TEXT, &b->devices, 0, 0},
+        {"--devices", "SPEC", "as `weft topo` takes it: cpu:2, cuda:0, cuda:0/8 (default: a GPU if there is one)",
+         WEFT_OPT_TEXT, &b->devices, 0, 0},
         {"--queue", "Q", "static (default), fifo, push, steal, priority", WEFT_OPT_TEXT, &b->queue, 0, 0},
         {"--steps", "N", "timed steps (default 2000)", WEFT_OPT_U32, &b->steps, 1, 1e7},
         {"--warmup", "N", "steps before them (default 100)", WEFT_OPT_U32, &b->warmup, 0, 1e7},
-        {"--deadline", "US", "of a step, in microseconds (default 10000000; 0: none)", WEFT_OPT_U32, &b->deadline_us, 0, 4e9},
+        {"--deadline", "US", "of a step, in microseconds (default 10000000; 0: none)", WEFT_OPT_U32, &b->deadline_us, 0,
+         4e9},
         {"--base", "N", "first value of all counters (default 0)", WEFT_OPT_U32, &b->base, 0, 4294967295.0},
         {"--seed", "N", "of everything random (default 1)", WEFT_OPT_U64, &b->seed, 0, 0},
     };
@@ -41,7 +47,8 @@ int weft__bench_devices_of(const weft__bench *b, weft__bench_devices *out)
     memset(out, 0, sizeof *out);
     int status = weft_devices(b->devices, info, WEFT_MAX_DEVICES, &out->n);
     if (status) return status;
-    for (uint32_t d = 0; d < out->n; d++) out->all += out->workers[d] = info[d].workers;
+    for (uint32_t d = 0; d < out->n; d++)
+        out->all += out->workers[d] = info[d].workers;
     return 0;
 }
 
@@ -143,7 +150,8 @@ static int read_observed(weft_engine *e, const weft__graph *g, weft__observed *o
         const size_t count = (size_t)t->rows * t->cols;
         weft_tensor_info info = {.size = sizeof info};
         int status = weft_tensor_get_info(e, t->name, &info);
-        if (!status && (info.rows != t->rows || info.cols != t->cols)) status = weft__fail(WEFT_EWRONG, "%s: another shape", t->name);
+        if (!status && (info.rows != t->rows || info.cols != t->cols))
+            status = weft__fail(WEFT_EWRONG, "%s: another shape", t->name);
         if (status && t->role != WEFT_ROLE_OUTPUT) continue;
         float *got = status ? NULL : malloc(count * sizeof *got + 1);
         if (!status && !got) status = weft__fail(WEFT_ENOMEM, "%s: %zu values", t->name, count);
@@ -162,7 +170,8 @@ static int judge(const weft__graph *g, const weft__observed *observed, double *e
         if (!o->got) continue;
         const double here = sqrt(o->norm > 0 ? o->difference / o->norm : o->difference);
         if (!(here <= *error)) *error = here;
-        if (!(here <= 5e-3)) return weft__fail(WEFT_EWRONG, "tensor %s: relative error %.3g against float64", g->tensors[t].name, here);
+        if (!(here <= 5e-3))
+            return weft__fail(WEFT_EWRONG, "tensor %s: relative error %.3g against float64", g->tensors[t].name, here);
     }
     return 0;
 }
@@ -177,7 +186,8 @@ int weft__bench_check(weft_engine *e, const weft__graph *g, const float *x, uint
     if (!status) status = read_observed(e, g, observed);
     if (!status) status = weft__reference_rows(g, NULL, x, rows, observed, NULL);
     if (!status) status = judge(g, observed, error);
-    for (uint32_t t = 0; observed && t < g->n_tensor; t++) free((void *)observed[t].got);
+    for (uint32_t t = 0; observed && t < g->n_tensor; t++)
+        free((void *)observed[t].got);
     free(observed);
     return status;
 }
@@ -207,8 +217,8 @@ static void describe(json_t *line, const weft_engine *e)
 
 json_t *weft__bench_line(const weft__bench *b, const char *what, const weft_engine *e)
 {
-    json_t *line = json_pack("{s:i, s:s, s:s, s:s, s:s}", "schema", WEFT_RESULT_SCHEMA, "bench", b->program, "what", what,
-                             "version", weft_version(), "commit", WEFT_COMMIT);
+    json_t *line = json_pack("{s:i, s:s, s:s, s:s, s:s}", "schema", WEFT_RESULT_SCHEMA, "bench", b->program, "what",
+                             what, "version", weft_version(), "commit", WEFT_COMMIT);
     json_object_set_new(line, "queue", json_string(b->queue));
     weft__bench_count(line, "seed", b->seed);
     if (e) describe(line, e);

@@ -64,7 +64,8 @@ int weft__bench_trace(weft_engine *e, weft_event **events, size_t *n);
 
 /* One step on poisoned memory with input x (rows of the graph's INPUT "x"), then every tensor that its ops wrote against
  * float64: the largest relative error. WEFT_EWRONG above 5e-3, with the tensor's name.                                 */
-int weft__bench_check(weft_engine *e, const weft__graph *g, const float *x, uint32_t rows, uint32_t cols, double *error);
+int weft__bench_check(weft_engine *e, const weft__graph *g, const float *x, uint32_t rows, uint32_t cols,
+                      double *error);
 
 /* ---------------------------------------------------------------------------------------------------------- results */
 

@@ -27,8 +27,8 @@ static int run_forest(uint64_t first, uint32_t n, tally *t)
     if (status) {
         char why[1024];
         snprintf(why, sizeof why, "%s", weft__error());
-        return weft__fail(status, "replay with --seed %llu --count %u --pack %u and the other options as now: %s", (unsigned long long)first,
-                          n, n, why);
+        return weft__fail(status, "replay with --seed %llu --count %u --pack %u and the other options as now: %s",
+                          (unsigned long long)first, n, n, why);
     }
     t->engines += both ? 2 : 1;
     t->tasks += (uint64_t)c.n_task * c.n_step * (both ? 2 : 1);
@@ -50,7 +50,8 @@ static int read_policies(void)
         uint32_t found = WEFT_POLICY_COUNT;
         for (uint32_t i = 0; i < WEFT_POLICY_COUNT; i++)
             if (strlen(dag_policy_name(i)) == n && !strncmp(dag_policy_name(i), p, n)) found = i;
-        if (found == WEFT_POLICY_COUNT) return weft__fail(WEFT_EUSAGE, "--policies %s: '%.*s' is none", policies, (int)n, p);
+        if (found == WEFT_POLICY_COUNT)
+            return weft__fail(WEFT_EUSAGE, "--policies %s: '%.*s' is none", policies, (int)n, p);
         limits.policies |= 1u << found;
         p += n + (p[n] == ',');
     }
@@ -79,7 +80,8 @@ static int report(const tally *t, double seconds)
     weft__bench_count(line, "engines", t->engines);
     weft__bench_count(line, "steps", t->steps);
     weft__bench_count(line, "task_runs", t->tasks);
-    for (uint32_t p = 0; p < WEFT_POLICY_COUNT; p++) weft__bench_count(line, dag_policy_name(p), t->by_policy[p]);
+    for (uint32_t p = 0; p < WEFT_POLICY_COUNT; p++)
+        weft__bench_count(line, dag_policy_name(p), t->by_policy[p]);
     weft__bench_count(line, "mismatches", 0); /* or we would not be here */
     weft__bench_set(line, "seconds", seconds);
     return weft__bench_print(line);
@@ -109,8 +111,10 @@ int main(int argc, char **argv)
 {
     b = weft__bench_defaults("dags");
     const weft__option rows[] = {
-        {"--devices", "SPEC", "run all on these (default: 1..8 emulated devices of 1..3 workers, by the seed)", WEFT_OPT_TEXT, &b.devices, 0, 0},
-        {"--policies", "P,P", "of static, fifo, push, steal, priority (default: all; on GPUs the first three)", WEFT_OPT_TEXT, &policies, 0, 0},
+        {"--devices", "SPEC", "run all on these (default: 1..8 emulated devices of 1..3 workers, by the seed)",
+         WEFT_OPT_TEXT, &b.devices, 0, 0},
+        {"--policies", "P,P", "of static, fifo, push, steal, priority (default: all; on GPUs the first three)",
+         WEFT_OPT_TEXT, &policies, 0, 0},
         {"--seed", "N", "of the first graph (default 1); graph i has seed N + i", WEFT_OPT_U64, &b.seed, 0, 0},
         {"--count", "N", "graphs (default 1000)", WEFT_OPT_U32, &count, 1, 1e9},
         {"--pack", "N", "graphs side by side in one engine (default 1)", WEFT_OPT_U32, &pack, 1, 4096},
@@ -120,6 +124,7 @@ int main(int argc, char **argv)
         {"--deadline", "US", "of a step, in microseconds (default 10000000)", WEFT_OPT_U32, &b.deadline_us, 1, 4e9},
         {0},
     };
-    return weft__bench_main(argc, argv, &b, rows, "Random task graphs against a sequential oracle. One JSON line.", body);
+    return weft__bench_main(argc, argv, &b, rows, "Random task graphs against a sequential oracle. One JSON line.",
+                            body);
 }
 /* clang-format on */

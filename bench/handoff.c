@@ -18,7 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACED_STEPS = 20 };
+enum {
+    TRACED_STEPS = 20
+};
 
 static weft__bench b;
 static uint32_t tasks = 512, per_worker = 200, layers = 200, width = 64;
@@ -64,7 +66,8 @@ static int trace_parts(weft_engine *e, uint32_t n_step, uint64_t n_task, parts *
     int status = weft__bench_time_steps(e, NULL, n_step, us);
     if (!status && !(status = weft__bench_trace(e, &v, &n))) {
         if (n != n_step * n_task)
-            status = weft__fail(WEFT_EWRONG, "trace of %u steps of %llu tasks has %zu events", n_step, (unsigned long long)n_task, n);
+            status = weft__fail(WEFT_EWRONG, "trace of %u steps of %llu tasks has %zu events", n_step,
+                                (unsigned long long)n_task, n);
         else
             sum_parts(v, n, p);
         free(v);
@@ -139,8 +142,8 @@ static int chain(const weft__bench_devices *d, int remote)
     weft_engine_destroy(one);
     if (!status) status = time_chain(d, tasks, remote, &us, &e);
     if (!status && !strcmp(b.queue, "static") && p.moved != p.hops && (remote ? d->n : d->workers[0]) > 1)
-        status = weft__fail(WEFT_EWRONG, "%llu of %llu hops stayed on their worker", (unsigned long long)(p.hops - p.moved),
-                            (unsigned long long)p.hops);
+        status = weft__fail(WEFT_EWRONG, "%llu of %llu hops stayed on their worker",
+                            (unsigned long long)(p.hops - p.moved), (unsigned long long)p.hops);
     if (!status) {
         const double hop = us.p50 * 1e3 / tasks - p.body, net = (us.p50 - us1.p50) * 1e3 / (tasks - 1) - p.body;
         json_t *line = weft__bench_line(&b, remote ? "chain_remote" : "chain_local", e);
@@ -159,7 +162,8 @@ static int chain(const weft__bench_devices *d, int remote)
 
 /* ------------------------------------------------------------------------------------------------------- empty tasks */
 
-static int start_empty(const weft__bench_devices *d, uint32_t n_device, uint32_t each, uint32_t records, weft_engine **e)
+static int start_empty(const weft__bench_devices *d, uint32_t n_device, uint32_t each, uint32_t records,
+                       weft_engine **e)
 {
     weft__graph *g = NULL;
     int status = weft__graph_new(&g);
@@ -180,7 +184,8 @@ static int empty_tasks(const weft__bench_devices *d, uint32_t n_device)
         if (d->workers[i] > most) most = d->workers[i];
     }
     const uint64_t n = (uint64_t)workers * per_worker;
-    int status = start_empty(d, n_device, per_worker, most * per_worker, &traced); /* one worker may take all of a step */
+    int status = start_empty(d, n_device, per_worker, most * per_worker,
+                             &traced); /* one worker may take all of a step */
     if (!status) status = trace_parts(traced, 1, n, &p);
     if (!status) status = start_empty(d, n_device, 0, 0, &one);
     if (!status) status = weft__bench_steps(&b, one, NULL, &us1);
@@ -206,7 +211,8 @@ static int empty_tasks(const weft__bench_devices *d, uint32_t n_device)
 static int gemm_graph(weft__graph **g)
 {
     const uint32_t widths[2] = {width, width};
-    const weft__chain c = {.widths = widths, .n_width = 2, .repeat = layers, .m = 1, .dtype = WEFT_BF16, .seed = b.seed};
+    const weft__chain c = {
+        .widths = widths, .n_width = 2, .repeat = layers, .m = 1, .dtype = WEFT_BF16, .seed = b.seed};
     return weft__graph_chain(&c, g);
 }
 
@@ -227,7 +233,8 @@ static int check_gemms(weft_engine *e, float *got, double *error)
     weft__graph *g = NULL;
     float *x = malloc(width * sizeof *x);
     int status = x ? gemm_graph(&g) : weft__fail(WEFT_ENOMEM, "%u values", width);
-    for (uint32_t i = 0; i < width && x; i++) x[i] = weft_seeded(b.seed + 99, 0, i, 1);
+    for (uint32_t i = 0; i < width && x; i++)
+        x[i] = weft_seeded(b.seed + 99, 0, i, 1);
     if (!status) status = weft__bench_check(e, g, x, 1, width, error);
     if (!status) status = weft_tensor_read_f32(e, "out", got, width);
     free(x);
@@ -270,7 +277,8 @@ static int packets(const weft__bench_devices *d)
     float *got[2] = {malloc(width * sizeof(float)), malloc(width * sizeof(float))};
     double ns[2] = {NAN, NAN};
     int status = got[0] && got[1] ? 0 : weft__fail(WEFT_ENOMEM, "%u values", width);
-    for (uint32_t i = 0; i < 2 && !status; i++) status = gemms(d, i, got[i], &ns[i]);
+    for (uint32_t i = 0; i < 2 && !status; i++)
+        status = gemms(d, i, got[i], &ns[i]);
     if (!status) {
         json_t *line = weft__bench_line(&b, "packets_save", NULL);
         weft__bench_set(line, "hop_saved_ns", ns[0] - ns[1]);
@@ -309,5 +317,6 @@ int main(int argc, char **argv)
     *row++ = (weft__option){"--chain", NULL, "only the chain", WEFT_OPT_FLAG, &only_chain, 0, 0};
     *row++ = (weft__option){"--empty", NULL, "only the empty tasks", WEFT_OPT_FLAG, &only_empty, 0, 0};
     *row++ = (weft__option){"--packets", NULL, "only counters against packets", WEFT_OPT_FLAG, &only_packets, 0, 0};
-    return weft__bench_main(argc, argv, &b, rows, "What it costs that one task follows another: one JSON object a line.", body);
+    return weft__bench_main(argc, argv, &b, rows,
+                            "What it costs that one task follows another: one JSON object a line.", body);
 }

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACED_STEPS = 20 };
+enum {
+    TRACED_STEPS = 20
+};
 
 static weft__bench b;
 static uint32_t work_ns = 20000, repeats = 20, flight = WEFT_MAX_STEPS_IN_FLIGHT;
@@ -33,11 +35,12 @@ static int check_events(const weft_event *v, size_t n, uint32_t tasks, uint32_t 
     for (size_t i = 0; i < n; i++) {
         /* Two clocks may disagree about a tick. */
         if (v[i].end_ns - v[i].start_ns + 100 < ns)
-            return weft__fail(WEFT_EWRONG, "step %u: task %u of device %u took %llu ns, not %u", v[i].step, v[i].task, v[i].device,
-                              (unsigned long long)(v[i].end_ns - v[i].start_ns), ns);
+            return weft__fail(WEFT_EWRONG, "step %u: task %u of device %u took %llu ns, not %u", v[i].step, v[i].task,
+                              v[i].device, (unsigned long long)(v[i].end_ns - v[i].start_ns), ns);
         if (i && v[i].device == v[i - 1].device && v[i].worker == v[i - 1].worker && v[i].step == v[i - 1].step &&
             !strcmp(b.queue, "static"))
-            return weft__fail(WEFT_EWRONG, "step %u: worker %u of device %u ran two tasks", v[i].step, v[i].worker, v[i].device);
+            return weft__fail(WEFT_EWRONG, "step %u: worker %u of device %u ran two tasks", v[i].step, v[i].worker,
+                              v[i].device);
     }
     return 0;
 }
@@ -53,7 +56,8 @@ static int check(const weft__bench_devices *d, int everywhere, uint32_t ns, doub
     if (!status) status = weft__bench_time_steps(e, NULL, TRACED_STEPS, us);
     if (!status && !(status = weft__bench_trace(e, &events, &n))) {
         status = check_events(events, n, tasks, ns);
-        for (size_t i = 0; i < n; i++) sum += (double)(events[i].end_ns - events[i].start_ns);
+        for (size_t i = 0; i < n; i++)
+            sum += (double)(events[i].end_ns - events[i].start_ns);
         *body_ns = sum / (double)(n ? n : 1);
         free(events);
     }
@@ -133,7 +137,8 @@ static int back_to_back(const weft__bench_devices *d, uint32_t ns)
     double body_ns = NAN;
     int status = check(d, 1, ns, &body_ns);
     if (!status) status = start(d, 1, ns, 0, &e);
-    for (uint32_t ahead = 1; ahead <= flight && !status; ahead *= 4) status = time_back_to_back(e, ns, ahead, body_ns);
+    for (uint32_t ahead = 1; ahead <= flight && !status; ahead *= 4)
+        status = time_back_to_back(e, ns, ahead, body_ns);
     weft_engine_destroy(e);
     return status;
 }
@@ -153,8 +158,11 @@ int main(int argc, char **argv)
     weft__option rows[WEFT__BENCH_ROWS] = {{0}};
     b = weft__bench_defaults("steps");
     weft__option *row = weft__bench_rows(&b, rows);
-    *row++ = (weft__option){"--work-ns", "NS", "of one task, in the back-to-back steps (default 20000)", WEFT_OPT_U32, &work_ns, 0, 1e9};
-    *row++ = (weft__option){"--repeats", "N", "samples of --steps back-to-back steps each (default 20)", WEFT_OPT_U32, &repeats, 1, 1e5};
-    *row++ = (weft__option){"--in-flight", "N", "steps submitted ahead: 1, 4, 16 up to this (default 16)", WEFT_OPT_U32, &flight, 1, 16};
+    *row++ = (weft__option){
+        "--work-ns", "NS", "of one task, in the back-to-back steps (default 20000)", WEFT_OPT_U32, &work_ns, 0, 1e9};
+    *row++ = (weft__option){
+        "--repeats", "N", "samples of --steps back-to-back steps each (default 20)", WEFT_OPT_U32, &repeats, 1, 1e5};
+    *row++ = (weft__option){
+        "--in-flight", "N", "steps submitted ahead: 1, 4, 16 up to this (default 16)", WEFT_OPT_U32, &flight, 1, 16};
     return weft__bench_main(argc, argv, &b, rows, "What a step costs beside its work: one JSON object a line.", body);
 }

@@ -19,7 +19,8 @@ static inline int dag_forest(const dag_case *c, uint64_t first, uint32_t n, cons
         for (uint32_t i = 0; !status && i < g->n_op; i++) {
             const weft__gop *o = &g->ops[i];
             uint32_t in[8];
-            for (uint32_t j = 0; j < o->n_in; j++) in[j] = g->inputs[o->in + j] + at;
+            for (uint32_t j = 0; j < o->n_in; j++)
+                in[j] = g->inputs[o->in + j] + at;
             status = weft__graph_mix(*out, o->device, o->constant, in, o->n_in, o->join, NULL);
         }
         weft__graph_free(g);
