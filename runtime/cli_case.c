@@ -5,7 +5,7 @@
 
 #include "../host/error.h"
 #include "../host/image.h"
-#include "../megakernel/cpu_worker.h"
+#include "../megakernel/clock.h"
 
 #include <math.h>
 #include <stdio.h>

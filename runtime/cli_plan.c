@@ -3,7 +3,7 @@
 #include "../host/error.h"
 #include "../host/image.h"
 #include "../host/validate.h"
-#include "../megakernel/cpu_worker.h"
+#include "../megakernel/clock.h"
 #include "../tasks/kinds.h"
 #include "cli_case.h"
 
@@ -37,8 +37,9 @@ static void print_text(const weft__image *img, const weft__plan_stats *s, const 
     printf("a step     %llu tasks, %llu counters, %llu waits, %llu signals (%llu remote), %.1f KB to peers\n",
            (unsigned long long)s->tasks, (unsigned long long)s->counters, (unsigned long long)s->waits,
            (unsigned long long)s->signals, (unsigned long long)s->remote_signals, (double)s->remote_bytes / 1024);
-    printf("cost model %.1f us on the longest path, %.1f us in all\n", (double)s->critical_ns / 1e3,
-           (double)s->total_ns / 1e3);
+    if (s->critical_ns)
+        printf("cost model %.1f us on the longest path, %.1f us in all\n", (double)s->critical_ns / 1e3,
+               (double)s->total_ns / 1e3);
     if (s->chunks > 1) printf("chunks     %u\n", s->chunks);
     if (r->seconds > 0) printf("planned in %.3f s with %.1f MB of memory\n", r->seconds, (double)s->peak_bytes / 1e6);
     printf("\ndevice  workers  ops  tasks  counters   weights MB   work MB\n");
@@ -65,7 +66,7 @@ static int print_json(const weft__image *img, const weft__plan_stats *s, const p
     json_object_set_new(o, "remote_signals", json_integer((json_int_t)s->remote_signals));
     json_object_set_new(o, "remote_bytes", json_integer((json_int_t)s->remote_bytes));
     json_object_set_new(o, "chunks", json_integer(s->chunks));
-    json_object_set_new(o, "critical_us", json_real((double)s->critical_ns / 1e3));
+    json_object_set_new(o, "critical_us", s->critical_ns ? json_real((double)s->critical_ns / 1e3) : json_null());
     json_object_set_new(o, "total_us", json_real((double)s->total_ns / 1e3));
     json_object_set_new(o, "image_bytes", json_integer((json_int_t)img->size));
     json_object_set_new(o, "peak_bytes", json_integer((json_int_t)s->peak_bytes));
