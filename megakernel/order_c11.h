@@ -18,9 +18,9 @@ typedef uint64_t weft_w64;
     static inline void weft_red_release_##scope(uint32_t *p, uint32_t v) { (void)__atomic_fetch_add(p, v, __ATOMIC_RELEASE); } \
     static inline uint32_t weft_atom_add_relaxed_##scope(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); } \
     static inline uint32_t weft_atom_add_acq_rel_##scope(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); } \
-    static inline uint32_t weft_atom_cas_acq_rel_##scope(uint32_t *p, uint32_t expect, uint32_t v)                      \
+    static inline uint32_t weft_atom_cas_relaxed_##scope(uint32_t *p, uint32_t expect, uint32_t v)                      \
     {                                                                                                                   \
-        __atomic_compare_exchange_n(p, &expect, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                              \
+        __atomic_compare_exchange_n(p, &expect, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);                              \
         return expect;                                                                                                  \
     }                                                                                                                   \
     static inline uint64_t weft_ld_relaxed_b64_##scope(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); } \

@@ -76,7 +76,7 @@ static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, u
     *head = h;
     if ((uint32_t)(v >> 32) != h) return 0;
     *task = (uint32_t)v;
-    return weft_atom_cas_acq_rel_sys(head_word, h, h + 1) == h;
+    return weft_atom_cas_relaxed_sys(head_word, h, h + 1) == h; /* the slot's acquire has ordered what the task reads */
 }
 
 /* -------------------------------------------------------------------------------------------------------- doorbell */
@@ -102,7 +102,7 @@ static inline int weft_record_poll(const weft_w64 *head, uint32_t words[16], uin
 
 /* ----------------------------------------------------------------------------------------------------------- abort */
 
-/* 1: this caller is the first, and writes the report. */
-static inline int weft_abort_win(weft_w32 *abort, uint32_t cause) { return weft_atom_cas_acq_rel_sys(abort, 0, cause) == 0; }
+/* 1: this caller is the first, and writes the report. Order comes with the report's own release and acquire. */
+static inline int weft_abort_win(weft_w32 *abort, uint32_t cause) { return weft_atom_cas_relaxed_sys(abort, 0, cause) == 0; }
 
 #endif

@@ -308,7 +308,7 @@ void weft_engine_destroy(weft_engine *e)
 
 void weft_engine_stop(weft_engine *e)
 {
-    weft_atom_cas_acq_rel_sys(&e->mailbox->abort_request.value, 0, WEFT_ABORT_HOST);
+    weft_atom_cas_relaxed_sys(&e->mailbox->abort_request.value, 0, WEFT_ABORT_HOST);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- info */

@@ -80,7 +80,7 @@ static void check_deadline(weft_engine *e)
     if (!weft__steps_in_flight(e) || !e->launched || f->deadline_us == 0) return;
     uint64_t start = f->submit_ns > e->completed_ns ? f->submit_ns : e->completed_ns;
     if (weft__now_ns() - start < (uint64_t)f->deadline_us * 10 * GRACE_PERCENT) return;
-    weft_atom_cas_acq_rel_sys(&e->mailbox->abort_request.value, 0, WEFT_ABORT_BODY);
+    weft_atom_cas_relaxed_sys(&e->mailbox->abort_request.value, 0, WEFT_ABORT_BODY);
 }
 
 int weft__steps_refresh(weft_engine *e)
