@@ -14,5 +14,9 @@ install(FILES cmake/WeftDeps.cmake "${PROJECT_BINARY_DIR}/weftConfig.cmake"
     "${PROJECT_BINARY_DIR}/weftConfigVersion.cmake" DESTINATION ${package_dir})
 configure_file(cmake/weft.pc.in weft.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/weft.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-file(GLOB pages "${PROJECT_SOURCE_DIR}/docs/man/*.1")
-install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+
+# The man pages are made from the command's own help texts.
+add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/man/weft.1" DEPENDS weft_cli cmake/man.sh
+    COMMAND "${PROJECT_SOURCE_DIR}/cmake/man.sh" $<TARGET_FILE:weft_cli> "${PROJECT_BINARY_DIR}/man" VERBATIM)
+add_custom_target(man ALL DEPENDS "${PROJECT_BINARY_DIR}/man/weft.1")
+install(DIRECTORY "${PROJECT_BINARY_DIR}/man/" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")

@@ -64,6 +64,16 @@ TEST_F(Install, OnlyPublicNamesLeaveTheSharedLibrary)
     EXPECT_NE(out.text.find("libweft.so.0"), std::string::npos) << out.text;
 }
 
+TEST_F(Install, EveryVerbHasAManPageWithItsOptions)
+{
+    for (const char *verb : {"run", "plan", "tour", "topo", "bench-plan"}) {
+        std::string page = read_file(*folder / ("share/man/man1/weft-" + std::string(verb) + ".1"));
+        EXPECT_NE(page.find(".SH OPTIONS"), std::string::npos) << verb;
+        EXPECT_NE(page.find("\\-\\-json"), std::string::npos) << verb;
+    }
+    EXPECT_NE(read_file(*folder / "share/man/man1/weft.1").find(".SH EXIT STATUS"), std::string::npos);
+}
+
 TEST_F(Install, TheCommandRuns)
 {
     Output out = run_command((*folder / "bin/weft") + " --version");
