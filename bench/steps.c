@@ -33,8 +33,8 @@ static int check_events(const weft_event *v, size_t n, uint32_t tasks, uint32_t 
     if (n != (size_t)tasks * TRACED_STEPS)
         return weft__fail(WEFT_EWRONG, "trace of %d steps of %u tasks has %zu events", TRACED_STEPS, tasks, n);
     for (size_t i = 0; i < n; i++) {
-        /* Two clocks may disagree about a tick. */
-        if (v[i].end_ns - v[i].start_ns + 100 < ns)
+        /* A GPU's task measures itself with a clock that may tick once a microsecond; the trace has another one. */
+        if (v[i].end_ns - v[i].start_ns + 1100 + ns / 50 < ns)
             return weft__fail(WEFT_EWRONG, "step %u: task %u of device %u took %llu ns, not %u", v[i].step, v[i].task,
                               v[i].device, (unsigned long long)(v[i].end_ns - v[i].start_ns), ns);
         if (i && v[i].device == v[i - 1].device && v[i].worker == v[i - 1].worker && v[i].step == v[i - 1].step &&
@@ -124,7 +124,8 @@ static int time_back_to_back(weft_engine *e, uint32_t ns, uint32_t ahead, double
         weft__bench_set(line, "loss_us", s.p50 - ns * 1e-3);
         weft__bench_set(line, "loss_low_us", s.low - ns * 1e-3);
         weft__bench_set(line, "loss_high_us", s.high - ns * 1e-3);
-        weft__bench_set(line, "body_ns", body_ns); /* of a task, traced: what it has beyond work_ns is the body's own */
+        weft__bench_set(line, "body_ns", body_ns); /* mean of a task, traced */
+        weft__bench_set(line, "loss_of_body_us", s.p50 - body_ns * 1e-3);
         status = weft__bench_print(line);
     }
     free(us);
