@@ -30,7 +30,7 @@ static bool only_chain, only_empty, only_packets;
 
 typedef struct parts { /* means, in ns */
     double body, pop_ready, ready_start, end_signal;
-    double early; /* share of tasks whose body was entered before it was ready */
+    double early;         /* share of tasks whose body was entered before it was ready */
     uint64_t hops, moved; /* consumers that ran on another worker than their producer */
 } parts;
 
