@@ -26,7 +26,7 @@ struct attn_share {
     uint32_t seq = 0, head = 0, block = 0;
 
     __device__ attn_share(const cta &c, const weft_slot &s)
-        : step((const weft_step_attn *)smem()->ctl->ring[step_of(c, s).seq % WEFT_STEP_RING].payload), table((const uint32_t *)s.op.aux),
+        : step((const weft_step_attn *)smem()->ctl->ring[step_of(s).seq % WEFT_STEP_RING].payload), table((const uint32_t *)s.op.aux),
           cache((const uint8_t *)s.op.w), kv_heads(s.op.param[ATTN_KV_HEADS]), max_pages(s.op.param[ATTN_MAX_PAGES]), run(0)
     {
         uint64_t total = 0;

@@ -97,7 +97,12 @@ WEFT_DEV void attn_merge(const cta &c, const weft_slot &s, const attn_unit &u, c
 
 WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
 {
-    if (!await_all(c, s)) return false;
+    if (!await_all(s)) return false;
+    if (t.page % 2 != 0) { // as the loader does
+        if (!await_full(t)) return false;
+        release_page(t);
+        next_page(t);
+    }
     uint32_t hpk = s.op.param[ATTN_HEADS] / s.op.param[ATTN_KV_HEADS], group = t.warp / 4;
     float scale = rsqrtf((float)ATTN_DIM) * LOG2E;
     attn_share share(c, s);
@@ -105,14 +110,13 @@ WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
         uint32_t q[8][2], page = 0;
         load_queries(q, s, u, hpk, t.lane);
         attn_state a = {-INFINITY, 0, {}};
-        for (uint32_t tok = u.first; tok < u.last; tok += ATTN_PAGE_TOKENS, page++, t.it += 2) {
-            uint32_t k = t.it % PAGES, v = (t.it + 1) % PAGES, from = (t.warp % 4) * 16, n = u.last - tok;
+        for (uint32_t tok = u.first; tok < u.last; tok += ATTN_PAGE_TOKENS, page++) {
+            uint32_t k = t.page, v = t.page + 1, from = (t.warp % 4) * 16, n = u.last - tok;
             if (page % 2 == group) {
-                if (!await(c, &smem()->full[k], page_parity(t.it)) || !await(c, &smem()->full[v], page_parity(t.it + 1))) return false;
+                if (!await(&smem()->full[k], t.parity) || !await(&smem()->full[v], t.parity)) return false;
                 if (from < n) attn_tokens(a, q, smem()->page[k], smem()->page[v], from, n - from, scale, t.lane);
             }
-            release_page(t.it);
-            release_page(t.it + 1);
+            for (uint32_t i = 0; i < 2; i++, next_page(t)) release_page(t);
         }
         a.sum += __shfl_xor_sync(~0u, a.sum, 1);
         a.sum += __shfl_xor_sync(~0u, a.sum, 2);
@@ -124,9 +128,9 @@ WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
 // Adds the partial results of each (sequence, KV head) in block order.
 WEFT_DEV bool body_attn_combine(const cta &c, weft_slot &s, consumer &t)
 {
-    if (!await_all(c, s)) return false;
+    if (!await_all(s)) return false;
     uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], hpk = s.op.param[ATTN_HEADS] / kv_heads, tid = t.warp * 32 + t.lane;
-    const weft_step_attn *step = (const weft_step_attn *)smem()->ctl->ring[step_of(c, s).seq % WEFT_STEP_RING].payload;
+    const weft_step_attn *step = (const weft_step_attn *)smem()->ctl->ring[step_of(s).seq % WEFT_STEP_RING].payload;
     for (uint32_t i = s.task.tile[0]; i < s.task.tile[0] + s.task.tile[1]; i++) {
         uint32_t seq = i / kv_heads, head = i % kv_heads;
         if (seq >= ld_cg32(&step->n_seq)) break;
@@ -142,7 +146,7 @@ WEFT_DEV bool body_attn_combine(const cta &c, weft_slot &s, consumer &t)
                 hi = hi * keep + __ldcg(p + 2 * hpk + q * ATTN_DIM + dim + 1) * f;
                 top = next;
             }
-            if (!store_pair(c, s, seq, (head * hpk + q) * ATTN_DIM + dim, lo / sum, hi / sum)) return false;
+            if (!store_pair(s, step_of(s).seq, seq, (head * hpk + q) * ATTN_DIM + dim, lo / sum, hi / sum)) return false;
         }
     }
     return true;

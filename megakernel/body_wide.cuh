@@ -23,7 +23,7 @@ WEFT_DEV float squares_of_page(const uint8_t *page, uint32_t row, uint32_t half)
 
 // Stores this warp's 16 rows of x by 256 rows of W: 32 of these at a time go through scratch, so that each lane gets all 16
 // rows of one group for one row of x. False: leave.
-WEFT_DEV bool store_wide(const cta &c, weft_slot &s, const float (&acc)[128], uint32_t row, float norm, const consumer &t)
+WEFT_DEV bool store_wide(weft_slot &s, uint32_t seq, const float (&acc)[128], uint32_t row, float norm, const consumer &t)
 {
     constexpr uint32_t ROW = 40; // floats: 32 and padding against bank conflicts
     static_assert(CONSUMER_WARPS * 16 * ROW * sizeof(float) <= SCRATCH_BYTES, "a warp's part of scratch");
@@ -45,25 +45,32 @@ WEFT_DEV bool store_wide(const cta &c, weft_slot &s, const float (&acc)[128], ui
             v[i * 4] = q.x * norm, v[i * 4 + 1] = q.y * norm, v[i * 4 + 2] = q.z * norm, v[i * 4 + 3] = q.w * norm;
         }
         uint32_t g = r * 2 + t.lane % 2;
-        if (g < s.task.tile[2] && m < s.op.m && !store_sixteen(c, s, s.task.tile[1] + g, m, v)) return false;
+        if (g < s.task.tile[2] && m < s.op.m && !store_sixteen(s, seq, s.task.tile[1] + g, m, v)) return false;
     }
     return true;
+}
+
+WEFT_DEV void release_stage(uint32_t page, uint32_t lane)
+{
+    __syncwarp();
+    if (lane < 3) mbar_arrive(&smem()->empty[page + lane]);
 }
 
 WEFT_DEV bool body_gemm_wide(const cta &c, weft_slot &s, consumer &t)
 {
     uint32_t nkb = s.task.tile[3] >> 16, group = t.warp / 4;
-    for (; t.it % 3 != 0; t.it++) { // as the loader does
-        if (!await(c, &smem()->full[t.it % PAGES], page_parity(t.it))) return false;
-        release_page(t.it);
+    for (; t.page % 3 != 0; next_page(t)) { // as the loader does
+        if (!await_full(t)) return false;
+        release_page(t);
     }
     float acc[128], ss = 0;
 #pragma unroll
     for (int i = 0; i < 128; i++) acc[i] = 0;
     bool ok = true; // no way out of the loop: wgmma in flight must not meet divergence; an abort runs it dry
-    for (uint32_t kb = 0; kb < nkb; kb++, t.it += 3) {
-        uint32_t p = t.it % PAGES, parity = page_parity(t.it);
-        for (uint32_t i = 0; i < 3; i++) ok &= await(c, &smem()->full[p + i], parity);
+    uint32_t last = 0;
+    for (uint32_t kb = 0; kb < nkb; kb++) {
+        uint32_t p = t.page;
+        for (uint32_t i = 0; i < 3; i++) ok &= await(&smem()->full[p + i], t.parity);
         uint64_t a = wgmma_desc(smem_addr(smem()->page[p + 2]) + group * 8192), b = wgmma_desc(smem_addr(smem()->page[p]));
         wgmma_fence();
 #pragma unroll
@@ -71,16 +78,17 @@ WEFT_DEV bool body_gemm_wide(const cta &c, weft_slot &s, consumer &t)
         wgmma_commit();
         if (s.op.flags & WEFT_OP_NORM) ss += squares_of_page(smem()->page[p + 2], t.warp * 16 + t.lane / 2, t.lane % 2);
         wgmma_wait<1>();
-        if (kb > 0)
-            for (uint32_t i = 0; i < 3; i++) release_page(t.it - 3 + i);
+        if (kb > 0) release_stage(last, t.lane);
+        last = p;
+        for (uint32_t i = 0; i < 3; i++) next_page(t);
     }
     wgmma_wait<0>();
-    for (uint32_t i = 0; i < 3 && nkb > 0; i++) release_page(t.it - 3 + i);
+    if (nkb > 0) release_stage(last, t.lane);
     if (!ok) return false;
     float norm = 1.0f; // of row lane / 2, which squares_of_page has shared between two lanes
     if (s.op.flags & WEFT_OP_NORM) norm = rsqrtf((ss + __shfl_xor_sync(~0u, ss, 1)) / (float)s.op.k + s.op.eps);
     consumer_sync(); // scratch: other tasks' rounds are over
-    return store_wide(c, s, acc, s.task.tile[0] + t.warp * 16, norm, t);
+    return store_wide(s, step_of(s).seq, acc, s.task.tile[0] + t.warp * 16, norm, t);
 }
 
 #endif

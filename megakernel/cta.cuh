@@ -55,7 +55,8 @@ struct cta_smem {
     uint64_t slot_full[SLOTS], slot_done[SLOTS], slot_free[SLOTS];
     uint32_t ticket[WEFT_MAX_VARIANTS]; // push: the fetcher's, next in each variant's ring
     uint32_t leave;
-    uint32_t device, worker;
+    uint32_t stall[3]; // packet index, expected, seen: what a consumer that polls packets waits for; for the report
+    uint32_t device, worker, policy, trace;
     weft_ctl *ctl; // of this device
 };
 static_assert(sizeof(cta_smem) <= 232448 - 1024, "what an SM has, less what the system takes");
@@ -76,8 +77,8 @@ WEFT_DEV uint32_t *counter_word(const weft_queue_rt &q, uint32_t device, uint32_
 {
     return &((weft_line *)q.words[device])[counter].value;
 }
-WEFT_DEV const weft_step_head &step_of(const cta &c, const weft_slot &s) { return smem()->step[s.step]; }
-WEFT_DEV const weft_queue_rt &queue_of(const cta &c, const weft_slot &s) { return c.dev->queue[step_of(c, s).variant]; }
+WEFT_DEV const weft_step_head &step_of(const weft_slot &s) { return smem()->step[s.step]; }
+WEFT_DEV const weft_queue_rt &queue_of(const cta &c, const weft_slot &s) { return c.dev->queue[step_of(s).variant]; }
 
 // ----------------------------------------------------------------------------------------------- how a wait ends
 
@@ -138,38 +139,40 @@ WEFT_DEV bool keep_polling(const cta &c, poll &p, const weft_step_head &step, co
     return keep_polling_for(c, p, step.seq, step.deadline_us, w);
 }
 
+// Consumers don't look at clocks or at the host: they look at `leave`, and the signaler, which waits for their task, watches
+// over them (await_done).
+WEFT_DEV bool leaving(void) { return lds_relaxed(&smem()->leave) != 0; }
+WEFT_DEV void note_stall(uint32_t packet, uint32_t expected, uint32_t seen)
+{
+    if (threadIdx.x % 32 == 0) sts_relaxed(&smem()->stall[0], packet), sts_relaxed(&smem()->stall[1], expected), sts_relaxed(&smem()->stall[2], seen);
+}
+
 // Waits for a hand-over inside the CTA; false: leave. These waits end because the party that they wait for polls.
-WEFT_DEV bool await(const cta &c, uint64_t *bar, uint32_t parity)
+WEFT_DEV bool await(uint64_t *bar, uint32_t parity)
 {
     while (!mbar_try_wait(bar, parity))
-        if (lds_relaxed(&smem()->leave)) return false;
+        if (leaving()) return false;
     return true;
 }
 
-// Parity of use `n` (from 0) of a barrier, as its waiter sees it, and whether a slot or page is free for that use.
+// Use `n` (from 0) of a slot or of a page: parity as its waiter sees it, and waiting until it is free for that use.
 WEFT_DEV uint32_t slot_parity(uint32_t n) { return (n / SLOTS) & 1; }
 WEFT_DEV uint32_t page_parity(uint32_t n) { return (n / PAGES) & 1; }
-WEFT_DEV bool await_free(const cta &c, uint64_t *bar, uint32_t n, uint32_t ring)
-{
-    return n < ring || await(c, bar, (n / ring - 1) & 1);
-}
+WEFT_DEV bool await_free(uint64_t *bar, uint32_t n, uint32_t ring) { return n < ring || await(bar, (n / ring - 1) & 1); }
 
-// Consumers and loader: K chunk `chunk` of the task's input may be read.
-WEFT_DEV bool await_ready(const cta &c, weft_slot &s, uint32_t chunk)
+// Consumers and loader: K chunk `chunk` of the task's input may be read; *ready: how many may.
+WEFT_DEV bool await_ready(weft_slot &s, uint32_t chunk, uint32_t *ready)
 {
-    while (lds_acquire(&s.ready) <= chunk)
-        if (lds_relaxed(&smem()->leave)) return false;
+    while ((*ready = lds_acquire(&s.ready)) <= chunk)
+        if (leaving()) return false;
     return true;
 }
-WEFT_DEV bool await_all(const cta &c, weft_slot &s) { return await_ready(c, s, READY_ALL - 1); }
+WEFT_DEV bool await_all(weft_slot &s)
+{
+    uint32_t ready;
+    return await_ready(s, READY_ALL - 1, &ready);
+}
 
 WEFT_DEV void consumer_sync(void) { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMERS) : "memory"); }
-
-// Consumer: one page is read.
-WEFT_DEV void release_page(uint32_t it)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) mbar_arrive(&smem()->empty[it % PAGES]);
-}
 
 #endif

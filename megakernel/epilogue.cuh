@@ -14,30 +14,30 @@ WEFT_DEV uint32_t *pair_at(uint64_t base, uint32_t layout, uint32_t rows, uint32
 }
 
 // The residual's pair (m, n), from its packets where the op says so. False: leave.
-WEFT_DEV bool load_aux_pair(const cta &c, weft_slot &s, uint32_t m, uint32_t n, uint32_t *pair)
+WEFT_DEV bool load_aux_pair(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, uint32_t *pair)
 {
     if (!(s.op.flags & WEFT_OP_AUX_PACKET)) {
         *pair = ld_cg32(pair_at(s.op.aux, s.op.aux_layout, s.op.out_rows, s.op.out_cols, m, n));
         return true;
     }
-    const uint64_t *p = (const uint64_t *)s.op.pk_aux + weft_packet_index(weft_packet_rows(s.op.m), m, n);
-    const weft_step_head &step = step_of(c, s);
+    uint32_t index = weft_packet_index(weft_packet_rows(s.op.m), m, n);
     uint64_t got;
-    poll w;
-    while ((uint32_t)((got = weft_ld_relaxed_b64_sys(p)) >> 32) != step.seq)
-        if (!keep_polling(c, w, step, {WEFT_ABORT_PACKET, s.id, (uint32_t)(p - (const uint64_t *)s.op.pk_aux), step.seq, (uint32_t)(got >> 32)})) return false;
+    while ((uint32_t)((got = weft_ld_relaxed_b64_sys((const uint64_t *)s.op.pk_aux + index)) >> 32) != seq) {
+        note_stall(index, seq, (uint32_t)(got >> 32));
+        if (leaving()) return false;
+    }
     *pair = (uint32_t)got;
     return true;
 }
 
 // out[m][n], out[m][n + 1] = lo, hi (the epilogue's other half: residual, bias, activation), n even. False: leave.
-WEFT_DEV bool store_pair(const cta &c, weft_slot &s, uint32_t m, uint32_t n, float lo, float hi)
+WEFT_DEV bool store_pair(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, float lo, float hi)
 {
     bool odd_end = n + 1 >= s.op.out_cols;
     if (s.op.epilogue == WEFT_EPI_RESIDUAL) {
         uint32_t aux;
         if (odd_end && s.op.aux_layout == WEFT_LAYOUT_ROW) aux = *(const uint16_t *)pair_at(s.op.aux, s.op.aux_layout, s.op.out_rows, s.op.out_cols, m, n);
-        else if (!load_aux_pair(c, s, m, n, &aux)) return false;
+        else if (!load_aux_pair(s, seq, m, n, &aux)) return false;
         lo += bf16_lo(aux), hi += bf16_hi(aux);
     } else if (s.op.epilogue == WEFT_EPI_BIAS) {
         lo += __ldg((const float *)s.op.aux + n);
@@ -56,12 +56,12 @@ WEFT_DEV bool store_pair(const cta &c, weft_slot &s, uint32_t m, uint32_t n, flo
         if (!odd_end) ((uint16_t *)out)[1] = (uint16_t)(word >> 16);
     }
     if (s.op.flags & WEFT_OP_OUT_PACKET)
-        weft_st_relaxed_b64_sys((uint64_t *)s.op.pk_out + weft_packet_index(weft_packet_rows(s.op.m), m, n), word | (uint64_t)step_of(c, s).seq << 32);
+        weft_st_relaxed_b64_sys((uint64_t *)s.op.pk_out + weft_packet_index(weft_packet_rows(s.op.m), m, n), word | (uint64_t)seq << 32);
     return true;
 }
 
 // Eight elements out[m][n ..], n a multiple of 8; one 16-byte store where the layout keeps them together. False: leave.
-WEFT_DEV bool store_eight(const cta &c, weft_slot &s, uint32_t m, uint32_t n, const float (&v)[8])
+WEFT_DEV bool store_eight(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, const float (&v)[8])
 {
     bool whole = s.op.out_layout == WEFT_LAYOUT_PANEL || (s.op.out_layout == WEFT_LAYOUT_ROW && s.op.out_cols % 8 == 0);
     bool plain = s.op.epilogue == WEFT_EPI_NONE || s.op.epilogue == WEFT_EPI_GATED_SILU;
@@ -75,14 +75,14 @@ WEFT_DEV bool store_eight(const cta &c, weft_slot &s, uint32_t m, uint32_t n, co
     }
     float lo[4] = {v[0], v[2], v[4], v[6]}, hi[4] = {v[1], v[3], v[5], v[7]};
     for (uint32_t i = 0; i < 4; i++, n += 2) {
-        if (n < s.op.out_cols && !store_pair(c, s, m, n, lo[0], hi[0])) return false;
+        if (n < s.op.out_cols && !store_pair(s, seq, m, n, lo[0], hi[0])) return false;
         lo[0] = lo[1], lo[1] = lo[2], lo[2] = lo[3], hi[0] = hi[1], hi[1] = hi[2], hi[2] = hi[3];
     }
     return true;
 }
 
 // The 16 rows of group g of W times row m of x. False: leave.
-WEFT_DEV bool store_sixteen(const cta &c, weft_slot &s, uint32_t g, uint32_t m, const float (&v)[16])
+WEFT_DEV bool store_sixteen(weft_slot &s, uint32_t seq, uint32_t g, uint32_t m, const float (&v)[16])
 {
     if (s.op.flags & WEFT_OP_PARTIAL) {
         float4 *p = (float4 *)((float *)s.op.partial + weft_partial_index(s.op.m, s.op.n, (s.task.tile[3] & 0xffff) / s.op.split_kb, m, g * 16));
@@ -93,12 +93,12 @@ WEFT_DEV bool store_sixteen(const cta &c, weft_slot &s, uint32_t g, uint32_t m, 
     float e[2][8];
     for (int i = 0; i < 8; i++) e[0][i] = gated ? silu(v[i]) * v[8 + i] : v[i], e[1][i] = v[8 + i];
     uint32_t n = gated ? g * 8 : g * 16;
-    if (n < s.op.out_cols && !store_eight(c, s, m, n, e[0])) return false;
-    return gated || n + 8 >= s.op.out_cols || store_eight(c, s, m, n + 8, e[1]);
+    if (n < s.op.out_cols && !store_eight(s, seq, m, n, e[0])) return false;
+    return gated || n + 8 >= s.op.out_cols || store_eight(s, seq, m, n + 8, e[1]);
 }
 
 // Row r of group g of W times row m of x, one value a thread; threads 16 q .. 16 q + 15 hold one group. False: leave.
-WEFT_DEV bool store_group(const cta &c, weft_slot &s, uint32_t g, uint32_t m, uint32_t r, float v, bool mine)
+WEFT_DEV bool store_group(weft_slot &s, uint32_t seq, uint32_t g, uint32_t m, uint32_t r, float v, bool mine)
 {
     bool ok = true;
     if (s.op.flags & WEFT_OP_PARTIAL) {
@@ -113,7 +113,7 @@ WEFT_DEV bool store_group(const cta &c, weft_slot &s, uint32_t g, uint32_t m, ui
     float next = __shfl_down_sync(~0u, v, 1);
     bool gated = s.op.epilogue == WEFT_EPI_GATED_SILU;
     uint32_t n = gated ? g * 8 + r : g * 16 + r;
-    if (mine && r % 2 == 0 && (!gated || r < 8) && n < s.op.out_cols) ok = store_pair(c, s, m, n, v, next);
+    if (mine && r % 2 == 0 && (!gated || r < 8) && n < s.op.out_cols) ok = store_pair(s, seq, m, n, v, next);
     return ok;
 }
 

@@ -28,14 +28,17 @@ WEFT_DEV void consume(const cta &c)
     consumer t;
     t.warp = threadIdx.x / 32 - 4, t.lane = threadIdx.x % 32;
     for (uint32_t n = 0;; n++) {
+        // Opaque: else the compiler computes every body's lane constants here, once, and spills them in all the others.
+        asm volatile("" : "+r"(t.warp), "+r"(t.lane));
         weft_slot &s = smem()->slot[n % SLOTS];
-        if (!await(c, &smem()->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) return;
-        bool first = t.warp == 0 && t.lane == 0, clock = c.dev->trace_cap && first;
+        if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) return;
+        bool first = t.warp == 0 && t.lane == 0, clock = smem()->trace && first;
         if (clock) s.t_start = clock_ticks();
         if (first) weft_st_relaxed_sys(&((weft_line *)c.dev->running)[smem()->worker].value, s.flags & SLOT_EMPTY ? WEFT_NONE : s.id);
-        bool ok = s.flags & SLOT_EMPTY ? await_all(c, s) : run_body(c, s, t);
+        bool ok = s.flags & SLOT_EMPTY ? await_all(s) : run_body(c, s, t);
         if (!ok) return;
         if (clock) s.t_end = clock_ticks();
+        if (first && s.flags & SLOT_LAST) weft_st_relaxed_sys(&((weft_line *)c.dev->running)[smem()->worker].value, WEFT_NONE);
         __syncwarp();
         if (t.lane == 0) mbar_arrive(&smem()->slot_done[n % SLOTS]); // what the warp stored happens before: signal_static
     }
@@ -45,11 +48,13 @@ WEFT_DEV void set_up(const cta &c, uint32_t worker)
 {
     cta_smem *sm = smem();
     sm->device = c.dev->device, sm->worker = worker, sm->ctl = (weft_ctl *)c.dev->ctl[c.dev->device];
+    sm->policy = c.dev->policy, sm->trace = c.dev->trace_cap != 0;
     for (uint32_t i = 0; i < PAGES; i++) mbar_init(&sm->full[i], 1), mbar_init(&sm->empty[i], CONSUMER_WARPS);
     for (uint32_t i = 0; i < SLOTS; i++)
         mbar_init(&sm->slot_full[i], 1), mbar_init(&sm->slot_done[i], CONSUMER_WARPS), mbar_init(&sm->slot_free[i], 3);
     for (uint32_t i = 0; i < STEPS; i++) sm->step[i] = {};
     sm->leave = 0;
+    for (uint32_t i = 0; i < 3; i++) sm->stall[i] = 0;
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     if (c.dev->trace_cap) {
         weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + smem()->worker;

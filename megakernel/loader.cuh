@@ -10,6 +10,8 @@
 #include "attn.cuh"
 #include "cta.cuh"
 
+constexpr uint32_t DEFAULT_IN_FLIGHT = 3; // 48 KB an SM: bandwidth times latency (docs/notebook.md)
+
 struct loader {
     uint32_t it = 0; // pages handed out so far
     uint32_t in_flight;
@@ -18,9 +20,9 @@ struct loader {
 // The page for load `it`: free, and few enough others on their way. One thread or a whole warp.
 WEFT_DEV bool await_page(const cta &c, const loader &l, uint32_t it)
 {
-    if (!await_free(c, &smem()->empty[it % PAGES], it, PAGES)) return false;
+    if (!await_free(&smem()->empty[it % PAGES], it, PAGES)) return false;
     uint32_t before = it - l.in_flight;
-    return it < l.in_flight || await(c, &smem()->full[before % PAGES], page_parity(before));
+    return it < l.in_flight || await(&smem()->full[before % PAGES], page_parity(before));
 }
 
 WEFT_DEV bool load_stream(const cta &c, loader &l, const weft_slot &s)
@@ -52,12 +54,12 @@ WEFT_DEV bool load_wide(const cta &c, loader &l, weft_slot &s)
         if (!await_page(c, l, l.it)) return false;
         if (lane == 0) mbar_arrive(&smem()->full[l.it % PAGES]);
     }
-    if (!__all_sync(~0u, await_all(c, s))) return false;
+    if (!__all_sync(~0u, await_all(s))) return false;
     fence_proxy_async_global(); // x was written by ordinary stores
     for (uint32_t kb = 0; kb < nkb; kb++, l.it += 3) {
         uint32_t p = l.it % PAGES;
         for (uint32_t i = 0; i < 3; i++)
-            if (!await_free(c, &smem()->empty[p + i], l.it + i, PAGES)) return false;
+            if (!await_free(&smem()->empty[p + i], l.it + i, PAGES)) return false;
         if (lane < 3) {
             uint32_t atoms = lane == 2 ? ra : ng < 8 * lane ? 0 : min(8u, ng - 8 * lane);
             mbar_arrive_expect(&smem()->full[p + lane], atoms * WEFT_ATOM_BYTES);
@@ -74,8 +76,12 @@ WEFT_DEV bool load_wide(const cta &c, loader &l, weft_slot &s)
 
 WEFT_DEV bool load_attn(const cta &c, loader &l, weft_slot &s)
 {
-    if (!await_all(c, s)) return false; // the step's lengths and the cache itself
+    if (!await_all(s)) return false; // the step's lengths and the cache itself
     fence_proxy_async_global();
+    for (; l.it % 2 != 0; l.it++) { // K and V of a page lie side by side
+        if (!await_page(c, l, l.it)) return false;
+        mbar_arrive(&smem()->full[l.it % PAGES]);
+    }
     attn_share share(c, s);
     for (attn_unit u; share.next(u);)
         for (uint32_t t = u.first; t < u.last; t += ATTN_PAGE_TOKENS) {
@@ -93,12 +99,12 @@ WEFT_DEV bool load_attn(const cta &c, loader &l, weft_slot &s)
 WEFT_DEV void load_loop(const cta &c)
 {
     loader l;
-    l.in_flight = c.dev->in_flight == 0 ? PAGES : min(c.dev->in_flight, PAGES);
+    l.in_flight = c.dev->in_flight == 0 ? DEFAULT_IN_FLIGHT : min(c.dev->in_flight, PAGES);
     uint32_t lane = threadIdx.x % 32;
     bool ok = true;
     for (uint32_t n = 0; ok; n++) {
         weft_slot &s = smem()->slot[n % SLOTS];
-        if (!await(c, &smem()->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) break;
+        if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) break;
         uint32_t kind = s.flags & SLOT_EMPTY ? WEFT_KIND_NOP : s.task.kind;
         if (kind == WEFT_KIND_GEMM_WIDE) {
             ok = load_wide(c, l, s);

@@ -54,15 +54,16 @@ WEFT_DEV void mbar_arrive_expect(uint64_t *bar, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_addr(bar)), "r"(bytes) : "memory");
 }
-// Has the phase of this parity completed? Waits up to about 10 us before it says no. acquire.cta
+// Has the phase of this parity completed? Waits a while, the hardware's choice, before it says no. acquire.cta
+// (With a time hint the compiler adds a NANOSLEEP behind the first miss, which overslept by microseconds.)
 WEFT_DEV bool mbar_try_wait(uint64_t *bar, uint32_t parity)
 {
     uint32_t ok;
     asm volatile("{.reg .pred p;\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2, %3;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
                  "selp.u32 %0, 1, 0, p;}"
                  : "=r"(ok)
-                 : "r"(smem_addr(bar)), "r"(parity), "r"(10000u)
+                 : "r"(smem_addr(bar)), "r"(parity)
                  : "memory");
     return ok != 0;
 }

@@ -34,7 +34,10 @@ WEFT_DEV bool forward_step(const cta &c, uint32_t s)
         if (lane < 16) to->head[lane] = head;
         for (uint32_t i = lane; i < (payload + 15) / 16; i += 32) ((uint4 *)to->payload)[i] = ld_cg(from->payload + i * 16);
         __syncwarp();
-        if (lane == 0) weft_st_release_sys(&peer_ctl(c, d)->published.value, s); // acquired in await_step
+        if (lane == 0) { // acquired in await_step
+            if (d == smem()->device) weft_st_release_gpu(&peer_ctl(c, d)->published.value, s);
+            else weft_st_release_sys(&peer_ctl(c, d)->published.value, s);
+        }
     }
     return true;
 }
@@ -45,7 +48,8 @@ WEFT_DEV bool await_step(const cta &c, fetcher &f)
     uint32_t lane = threadIdx.x % 32, s = f.step + 1;
     if (smem()->device == 0 && smem()->worker == 0 && !forward_step(c, s)) return false;
     poll p;
-    while (!weft_reached(weft_ld_acquire_gpu(&smem()->ctl->published.value), s)) { // released in forward_step
+    bool local = smem()->device == 0; // else the forwarder is on another device
+    while (!weft_reached(local ? weft_ld_acquire_gpu(&smem()->ctl->published.value) : weft_ld_acquire_sys(&smem()->ctl->published.value), s)) { // forward_step
         if (!keep_polling_for(c, p, s, 0, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
     }
     if (lane < 16) ((uint32_t *)&smem()->step[s % STEPS])[lane] = (uint32_t)smem()->ctl->ring[s % WEFT_STEP_RING].head[lane];
@@ -71,14 +75,14 @@ WEFT_DEV bool put_slot(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_
     }
     uint4 oppart;
     if (op && lane < sizeof(weft_op_rt) / 16) oppart = __ldg((const uint4 *)op + lane);
-    if (!await_free(c, &smem()->slot_free[f.n % SLOTS], f.n, SLOTS)) return false;
+    if (!await_free(&smem()->slot_free[f.n % SLOTS], f.n, SLOTS)) return false;
     if (id != WEFT_NONE) {
         if (lane < 4) ((uint4 *)&s.task)[lane] = part;
         if (lane < sizeof(weft_op_rt) / 16) ((uint4 *)&s.op)[lane] = oppart;
     }
     if (lane == 0) {
         s.id = id, s.flags = flags, s.step = f.step % STEPS, s.ready = 0;
-        s.t_pop = c.dev->trace_cap ? clock_ticks() : 0;
+        s.t_pop = smem()->trace ? clock_ticks() : 0;
     }
     __syncwarp();
     if (lane == 0) mbar_arrive(&smem()->slot_full[f.n % SLOTS]);
@@ -160,7 +164,7 @@ WEFT_DEV bool pop_task(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_
 // Keeps a worker from taking more than two tasks that it can't run yet: another may be idle.
 WEFT_DEV bool await_idle(const cta &c, const fetcher &f)
 {
-    return f.n < 2 || await(c, &smem()->slot_done[(f.n - 2) % SLOTS], slot_parity(f.n - 2));
+    return f.n < 2 || await(&smem()->slot_done[(f.n - 2) % SLOTS], slot_parity(f.n - 2));
 }
 
 WEFT_DEV bool fetch_fifo(const cta &c, fetcher &f, const weft_queue_rt *q)
@@ -203,8 +207,8 @@ WEFT_DEV void fetch_loop(const cta &c)
             return;
         }
         const weft_queue_rt *q = &c.dev->queue[step.variant];
-        bool ok = c.dev->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q)
-                  : c.dev->policy == WEFT_POLICY_FIFO ? fetch_fifo(c, f, q)
+        bool ok = smem()->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q)
+                  : smem()->policy == WEFT_POLICY_FIFO ? fetch_fifo(c, f, q)
                                                       : fetch_push(c, f, q);
         if (!ok) return;
         if (f.step == c.dev->max_steps) {
@@ -230,7 +234,7 @@ WEFT_DEV uint32_t scope_of(const weft_queue_rt &q, uint32_t counter)
 
 WEFT_DEV bool await_counters(const cta &c, weft_slot &s)
 {
-    const weft_step_head &step = step_of(c, s);
+    const weft_step_head &step = step_of(s);
     const weft_queue_rt &q = queue_of(c, s);
     for (uint32_t i = 0; i < s.task.n_wait; i++) {
         weft_wait w = wait_of(q, s.task, i);
@@ -253,13 +257,13 @@ WEFT_DEV void wait_loop(const cta &c)
     if (threadIdx.x % 32 != 0) return;
     for (uint32_t n = 0;; n++) {
         weft_slot &s = smem()->slot[n % SLOTS];
-        if (!await(c, &smem()->slot_full[n % SLOTS], slot_parity(n))) return;
+        if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n))) return;
         if (s.flags & SLOT_EXIT) return;
-        if (s.flags & SLOT_FIRST && !await_gate(c, step_of(c, s))) return;
-        bool waits = !(s.flags & SLOT_EMPTY) && c.dev->policy <= WEFT_POLICY_FIFO &&
+        if (s.flags & SLOT_FIRST && !await_gate(c, step_of(s))) return;
+        bool waits = !(s.flags & SLOT_EMPTY) && smem()->policy <= WEFT_POLICY_FIFO &&
                      !(s.task.kind == WEFT_KIND_GEMM_STREAM && s.op.flags & WEFT_OP_X_PACKET);
         if (waits && !await_counters(c, s)) return;
-        if (c.dev->trace_cap) s.t_ready = clock_ticks();
+        if (smem()->trace) s.t_ready = clock_ticks();
         sts_release(&s.ready, READY_ALL); // acquired in await_ready
         mbar_arrive(&smem()->slot_free[n % SLOTS]);
     }
@@ -298,7 +302,7 @@ WEFT_DEV uint32_t waits_of_this_step(const weft_queue_rt &q, const weft_task &t)
 // All of it happens in the memory of the device that waits, at .sys if it is another one.
 WEFT_DEV void signal_push(const cta &c, const weft_slot &s)
 {
-    const weft_step_head &step = step_of(c, s);
+    const weft_step_head &step = step_of(s);
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t i = 0; i < s.task.n_signal; i++) {
         weft_signal g = signal_of(queue_of(c, s), s.task, i);
@@ -341,7 +345,7 @@ WEFT_DEV void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)
     uint32_t i = n->value;
     if (i < c.dev->trace_cap) {
         weft_trace_record *r = (weft_trace_record *)c.dev->trace + (uint64_t)smem()->worker * c.dev->trace_cap + i;
-        r->step = step_of(c, s).seq, r->task = s.id, r->device = (uint16_t)smem()->device, r->worker = (uint16_t)smem()->worker;
+        r->step = step_of(s).seq, r->task = s.id, r->device = (uint16_t)smem()->device, r->worker = (uint16_t)smem()->worker;
         r->kind = s.task.kind, r->attempts = 0, r->stolen_from = 0xffff;
         r->t_pop = s.t_pop, r->t_ready = s.t_ready, r->t_start = s.t_start, r->t_end = s.t_end, r->t_signal = t_signal;
     }
@@ -352,22 +356,38 @@ WEFT_DEV void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)
     }
 }
 
+// Waits for the consumers' hand-over, and watches over them: a body that polls packets is reported with what it waits for.
+// Counters have their own watch (await_counters), which is a little quicker, since it names the counter.
+WEFT_DEV bool await_done(const cta &c, const weft_slot &s, uint32_t n)
+{
+    poll p;
+    while (!mbar_try_wait(&smem()->slot_done[n % SLOTS], slot_parity(n))) {
+        if (leaving()) return false;
+        bool packets = s.op.flags & (WEFT_OP_X_PACKET | WEFT_OP_AUX_PACKET);
+        const uint32_t *w = smem()->stall;
+        stall why = {packets ? WEFT_ABORT_PACKET : WEFT_ABORT_BODY, s.id, packets ? w[0] : WEFT_NONE, packets ? w[1] : 0, packets ? w[2] : 0};
+        uint32_t limit = step_of(s).deadline_us;
+        if (!keep_polling_for(c, p, step_of(s).seq, limit + limit / 32, why)) return false;
+    }
+    return true;
+}
+
 WEFT_DEV void signal_loop(const cta &c)
 {
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t n = 0;; n++) {
         weft_slot &s = smem()->slot[n % SLOTS];
-        if (!await(c, &smem()->slot_full[n % SLOTS], slot_parity(n))) return;
+        if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n))) return;
         if (s.flags & SLOT_EXIT) return;
-        if (!await(c, &smem()->slot_done[n % SLOTS], slot_parity(n))) return;
+        if (!await_done(c, s, n)) return;
         if (!(s.flags & SLOT_EMPTY)) {
-            if (c.dev->policy == WEFT_POLICY_PUSH) signal_push(c, s);
+            if (smem()->policy == WEFT_POLICY_PUSH) signal_push(c, s);
             else signal_static(c, s);
-            if (c.dev->trace_cap && lane == 0) trace_task(c, s, clock_ticks());
+            if (smem()->trace && lane == 0) trace_task(c, s, clock_ticks());
         }
         __syncwarp();
         if (lane == 0) {
-            if (s.flags & SLOT_LAST) finish_step(c, step_of(c, s));
+            if (s.flags & SLOT_LAST) finish_step(c, step_of(s));
             mbar_arrive(&smem()->slot_free[n % SLOTS]);
         }
     }

@@ -155,6 +155,19 @@ int weft_tensor_read_f32(weft_engine *e, const char *name, float *dst, size_t co
 
 /* -------------------------------------------------------------------------------------------------------------- poison */
 
+/* Padding stays zero: producers never write it, and consumers count on it. */
+static int poison_one(weft_engine *e, const weft_tensor *t, uint8_t byte)
+{
+    if (t->layout == WEFT_LAYOUT_ROW || t->layout == WEFT_LAYOUT_PARTIAL) return e->b->fill(e->m, t->device, address(e, t), byte, t->bytes);
+    uint64_t bytes = (uint64_t)t->rows * t->cols * element_bytes(t);
+    uint8_t *plain = malloc(bytes ? bytes : 1);
+    if (!plain) return weft__fail(WEFT_ENOMEM, "tensor of %llu bytes", (unsigned long long)t->bytes);
+    memset(plain, byte, bytes);
+    int status = write_one(e, t, plain);
+    free(plain);
+    return status;
+}
+
 int weft_engine_poison(weft_engine *e, uint8_t byte)
 {
     if (weft__steps_in_flight(e)) {
@@ -165,7 +178,7 @@ int weft_engine_poison(weft_engine *e, uint8_t byte)
     for (uint32_t i = 0; i < e->img.n_tensor; i++) {
         const weft_tensor *t = &e->img.tensors[i];
         if (t->role == WEFT_ROLE_WEIGHT || t->role == WEFT_ROLE_PACKET || t->role == WEFT_ROLE_TABLE) continue;
-        int status = e->b->fill(e->m, t->device, address(e, t), byte, t->bytes);
+        int status = poison_one(e, t, byte);
         if (status) return status;
     }
     return 0;

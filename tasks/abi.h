@@ -375,7 +375,7 @@ typedef struct weft_dev {
     uint32_t n_device, n_worker, policy;
     uint32_t base;      /* first value of every counter, done word and ticket: tests start just below the wrap */
     uint32_t n_variant;
-    uint32_t in_flight; /* weight pages in flight a worker; 0: as many as the ring holds */
+    uint32_t in_flight; /* weight pages in flight a worker, at most the ring's 12; 0: the backend's choice */
     uint32_t trace_cap; /* records a worker; 0: no trace */
     uint64_t ops;       /* weft_op_rt[] */
     uint64_t roots[WEFT_MAX_DEVICES]; /* [d]: weft_dev of device d */
