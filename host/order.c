@@ -2,7 +2,8 @@
  *
  *   breadth   level by level; within a level row tile by row tile
  *   critical  what has the longest way to the end goes first
- *   grouped   row tile by row tile through all levels: what one consumer needs is made together
+ *   grouped   a few row tiles through all levels, then the next: what one consumer needs is made together, and the next
+ *             device begins early. As many row tiles as keep every worker busy on the narrowest op.
  *
  * Within a unit tasks run along the columns of the output, which is the K order of whoever reads them. Micro-batches
  * go one after another in every order. */
@@ -48,6 +49,19 @@ static uint64_t *pop_ranks(const weft__plan_state *p)
     return rank;
 }
 
+/* Row tiles that go together in the grouped order. */
+static uint32_t group_size(const weft__plan_state *p)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < p->n_pop; i++) {
+        const weft__pop *pop = &p->pops[i];
+        if (pop->op.kind == WEFT_KIND_REDUCE) continue; /* short, and beside the GEMMs */
+        const uint32_t want = weft_div_up(p->opt->workers[pop->op.device], pop->n_nt * pop->op.n_split);
+        if (want > most) most = want;
+    }
+    return most;
+}
+
 int weft__order_units(weft__plan_state *p)
 {
     uint64_t n = 0;
@@ -64,6 +78,7 @@ int weft__order_units(weft__plan_state *p)
     const int chunked = p->opt->strategy ==
                         WEFT__MICROBATCH; /* its barriers are wider than a row tile: nothing to group */
     const int grouped = p->opt->order == WEFT__GROUPED && !chunked;
+    const uint32_t together = group_size(p);
     const uint32_t per_chunk = chunked ? p->chunk_rows / p->m_tile : WEFT_NONE;
     for (uint32_t i = 0; i < p->n_pop; i++) {
         for (uint32_t mt = 0; mt < p->pops[i].n_mt; mt++) {
@@ -71,7 +86,10 @@ int weft__order_units(weft__plan_state *p)
             const uint32_t level = p->pops[i].level;
             *u = (weft__unit){.pop = i, .mt = mt};
             u->key[0] = mt / per_chunk;
-            u->key[1] = rank ? ~rank[i] : grouped ? (uint64_t)mt << 32 | level : (uint64_t)level << 32 | mt;
+            if (rank)
+                u->key[1] = ~rank[i];
+            else
+                u->key[1] = grouped ? (uint64_t)(mt / together) << 32 | level : (uint64_t)level << 32 | mt;
         }
     }
     qsort(p->units, p->n_unit, sizeof *p->units, by_key);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char *const strategies[WEFT__STRATEGY_COUNT] = {"single", "cta", "microbatch", "tp", "cta-tp"};
-static const char *const orders[WEFT__ORDER_COUNT] = {"breadth", "critical", "grouped"};
+static const char *const orders[WEFT__ORDER_COUNT] = {"breadth", "critical", "grouped", "auto"};
 
 const char *weft__strategy_name(uint32_t s) { return s < WEFT__STRATEGY_COUNT ? strategies[s] : "?"; }
 const char *weft__order_name(uint32_t o) { return o < WEFT__ORDER_COUNT ? orders[o] : "?"; }
@@ -25,7 +25,8 @@ int weft__order_parse(const char *name) { return parse("order", orders, WEFT__OR
 
 weft__plan_options weft__plan_defaults(void)
 {
-    return (weft__plan_options){.n_device = 1, .workers = {1}, .packet_max_rows = 1, .wide = WEFT__AUTO, .tp = 1};
+    return (weft__plan_options){
+        .n_device = 1, .workers = {1}, .packet_max_rows = 1, .wide = WEFT__AUTO, .tp = 1, .order = WEFT__ORDER_AUTO};
 }
 
 static int check_options(const weft__plan_options *o)
@@ -133,7 +134,10 @@ int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes
     int rc = check_options(opt);
     if (!rc) rc = check_graph(g, &gemm, &m);
     if (rc) return rc;
-    rc = state_init(&p, g, opt);
+    weft__plan_options o = *opt;
+    const int pipeline = o.strategy == WEFT__CTA || o.strategy == WEFT__CTA_TP;
+    if (o.order == WEFT__ORDER_AUTO) o.order = pipeline ? WEFT__GROUPED : WEFT__BREADTH;
+    rc = state_init(&p, g, &o);
     p.m = m;
     if (!rc) rc = build(&p, gemm, &w);
     const uint64_t live = p.live_bytes;
@@ -185,6 +189,7 @@ void weft__plan_stats_of(const weft__image *img, weft__plan_stats *s)
 {
     memset(s, 0, sizeof *s);
     s->policies = img->header->policies;
+    s->critical_ns = weft__critical_ns(img, 0);
     s->counters = img->header->counters.count;
     s->chunks = 1;
     for (uint32_t i = 0; i < img->n_op; i++)

@@ -26,6 +26,7 @@ enum weft__order {
     WEFT__BREADTH,
     WEFT__CRITICAL,
     WEFT__GROUPED,
+    WEFT__ORDER_AUTO, /* grouped where devices form a pipeline (cta, cta-tp), else breadth */
     WEFT__ORDER_COUNT
 };
 enum weft__auto {
@@ -34,8 +35,8 @@ enum weft__auto {
     WEFT__ON = 1
 };
 
-/* Names as the CLI spells them ("single", "cta", "microbatch", "tp", "cta-tp"; "breadth", "critical", "grouped"); parse
- * returns the value or WEFT_EUSAGE. */
+/* Names as the CLI spells them ("single", "cta", "microbatch", "tp", "cta-tp"; "breadth", "critical", "grouped", "auto");
+ * parse returns the value or WEFT_EUSAGE. */
 const char *weft__strategy_name(uint32_t strategy);
 int weft__strategy_parse(const char *name);
 const char *weft__order_name(uint32_t order);
@@ -55,7 +56,7 @@ typedef struct weft__plan_options {
     int32_t wide;             /* enum weft__auto: GEMM_WIDE */
     uint64_t seed;            /* recorded in the header */
 } weft__plan_options;
-/* Defaults: one device with one worker, single, breadth first, everything chosen, packets for one row. */
+/* Defaults: one device with one worker, single, everything chosen, packets for one row. */
 weft__plan_options weft__plan_defaults(void);
 
 typedef struct weft__plan_stats {

@@ -80,6 +80,9 @@ void weft__tile_pop(const weft__plan_state *p, weft__pop *pop);
 /* cost.c: estimates, for balance and order. Not a promise. */
 uint32_t weft__cost_task(const weft_op *op, uint32_t groups, uint32_t rows, uint32_t kb);
 
+/* path.c: estimated length of the longest chain of tasks of a variant; 0 if there is no memory to find it. */
+uint64_t weft__critical_ns(const weft__image *img, uint32_t variant);
+
 /* place.c, lower.c: pops and ptensors of a GEMM graph. */
 int weft__place(weft__plan_state *p);
 int weft__lower(weft__plan_state *p);

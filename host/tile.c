@@ -17,7 +17,43 @@ static int is_rows(uint32_t rows) { return rows && rows % 8 == 0; }
 
 static uint32_t up8(uint32_t v) { return (v + 7) / 8 * 8; }
 
-/* Rows of a chunk, as a multiple of the row tile. Several chunks must divide M; tiles shrink for them. */
+static uint32_t at_most(uint32_t v, uint32_t limit) { return v < limit ? v : limit; }
+
+/* Estimated time of all ops for `rows` rows on one device. */
+static uint64_t pass_ns(const weft__plan_state *p, uint32_t rows)
+{
+    const uint32_t tile = p->wide ? WIDE_ROWS : at_most(STREAM_ROWS, rows),
+                   groups = p->wide ? WIDE_GROUPS : AUTO_STREAM_GROUPS;
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < p->g->n_op; i++) {
+        const weft__gop *o = &p->g->ops[i];
+        const weft_op op = {.kind = WEFT_KIND_GEMM_STREAM};
+        const uint32_t tasks = weft_div_up(weft_div_up(p->g->tensors[o->w].rows, 16), groups) * weft_div_up(rows, tile);
+        const uint32_t kb = weft_div_up(p->g->tensors[o->x].cols, 64);
+        ns += (uint64_t)weft_div_up(tasks, p->opt->workers[0]) * weft__cost_task(&op, groups, at_most(tile, rows), kb);
+    }
+    return ns;
+}
+
+/* The number of chunks with the shortest estimated pass through the pipeline: c chunks take c + stages - 1 turns. */
+static uint32_t best_chunks(const weft__plan_state *p, uint32_t unit)
+{
+    const uint32_t most = at_most(64, weft_div_up(p->m, unit)), stages = at_most(p->opt->n_device, p->g->n_op);
+    uint32_t best = 1;
+    uint64_t best_ns = UINT64_MAX;
+    for (uint32_t c = 1; c <= most; c++) {
+        const uint32_t rows = (uint32_t)weft_round_up64(weft_div_up(p->m, c), unit),
+                       turns = weft_div_up(p->m, rows) + stages - 1;
+        const uint64_t ns = turns * pass_ns(p, rows);
+        if (ns < best_ns) {
+            best = c;
+            best_ns = ns;
+        }
+    }
+    return best;
+}
+
+/* Rows of a chunk, as a multiple of the row tile; tiles shrink where chunks are smaller. */
 static int choose_chunks(weft__plan_state *p)
 {
     const weft__plan_options *o = p->opt;
@@ -25,15 +61,10 @@ static int choose_chunks(weft__plan_state *p)
     p->chunk_rows = p->m_tile;
     if (o->strategy != WEFT__MICROBATCH) return 0;
     const uint32_t unit = p->wide ? WIDE_ROWS : 8, most = weft_div_up(p->m, unit);
-    uint32_t want = o->chunks ? o->chunks : 2 * o->n_device;
-    if (want > most) want = most;
+    const uint32_t want = at_most(o->chunks ? o->chunks : best_chunks(p, unit), most);
     const uint32_t rows = (uint32_t)weft_round_up64(weft_div_up(p->m, want), unit);
-    if (p->wide || rows <= p->m_tile) {
-        if (!p->wide) p->m_tile = rows;
-        p->chunk_rows = rows;
-    } else {
-        p->chunk_rows = (uint32_t)weft_round_up64(rows, p->m_tile);
-    }
+    if (!p->wide && rows <= p->m_tile) p->m_tile = rows;
+    p->chunk_rows = (uint32_t)weft_round_up64(rows, p->m_tile);
     p->chunks = weft_div_up(p->m, p->chunk_rows);
     return 0;
 }

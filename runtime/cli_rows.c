@@ -30,7 +30,7 @@ weft__option *weft__work_rows(weft__work_options *o, weft__option *row)
 
 weft__plan_flags weft__plan_flag_defaults(void)
 {
-    return (weft__plan_flags){.strategy = "single", .order = "breadth", .wide = "auto", .packet_rows = WEFT_NONE};
+    return (weft__plan_flags){.strategy = "single", .order = "auto", .wide = "auto", .packet_rows = WEFT_NONE};
 }
 
 weft__option *weft__plan_rows(weft__plan_flags *f, weft__option *row)
@@ -39,7 +39,7 @@ weft__option *weft__plan_rows(weft__plan_flags *f, weft__option *row)
         {"--devices", "SPEC", "cpu:N[xW], cuda, cuda:0,1, cuda:0/4 (default: a GPU if there is one)", WEFT_OPT_TEXT,
          &f->devices, 0, 0},
         {"--strategy", "S", "single (default), cta, microbatch, tp, cta-tp", WEFT_OPT_TEXT, &f->strategy, 0, 0},
-        {"--order", "O", "breadth (default), critical, grouped", WEFT_OPT_TEXT, &f->order, 0, 0},
+        {"--order", "O", "auto (default), breadth, critical, grouped", WEFT_OPT_TEXT, &f->order, 0, 0},
         {"--chunks", "N", "microbatch: chunks of the batch (default: chosen)", WEFT_OPT_U32, &f->chunks, 1, 65536},
         {"--tp", "N", "cta-tp: devices a group", WEFT_OPT_U32, &f->tp, 1, 64},
         {"--tile-groups", "N", "groups of 16 output rows a task takes", WEFT_OPT_U32, &f->tile_groups, 1, 16},
