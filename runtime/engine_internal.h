@@ -16,7 +16,7 @@ typedef struct weft__alloc { /* device memory to be freed */
 
 typedef struct weft__flight { /* a step that was submitted; slot seq % WEFT_STEP_RING */
     uint64_t submit_ns;
-    uint32_t variant, deadline_us;
+    uint32_t variant, uses, deadline_us;
 } weft__flight;
 
 /* Addresses of one device's structs. */
@@ -37,6 +37,7 @@ struct weft_engine {
     weft__alloc *allocs;
     uint32_t n_alloc, cap_alloc;
     weft__device_memory mem[WEFT_MAX_DEVICES];
+    uint64_t words[WEFT_MAX_VARIANTS][WEFT_MAX_DEVICES]; /* counters */
     weft_mailbox *mailbox;
     uint64_t mailbox_addr;
 
@@ -52,7 +53,7 @@ struct weft_engine {
     int stopped;
     uint64_t stop_seen_ns; /* when the host first saw that a stop was asked for */
     weft_report report;
-    uint32_t report_variant;
+    uint32_t report_variant, report_uses;
     char *report_text;
 };
 
@@ -72,6 +73,14 @@ int weft__steps_refresh(weft_engine *e); /* looks for completed steps, aborts an
 /* report.c */
 void weft__make_report(weft_engine *e); /* e->report is set: makes the text */
 int weft__find_running(weft_engine *e, uint32_t *device, uint32_t *worker, uint32_t *task); /* 1: the first task in a body */
+
+/* cause.c */
+typedef struct weft__cause {
+    uint32_t device, counter, arrived, arrivals;
+    uint32_t producers;                /* in the image; all have their inputs */
+    uint32_t ready_device, ready_task; /* one of them */
+} weft__cause;
+int weft__find_cause(weft_engine *e, uint32_t variant, uint32_t uses, weft__cause *out); /* 1: found */
 
 static inline int weft__steps_in_flight(const weft_engine *e) { return e->submitted != e->completed; }
 

@@ -101,6 +101,20 @@ static void say_others(text *t, weft_engine *e)
     if (named > WORKERS_NAMED) say(t, " and %u others", named - WORKERS_NAMED);
 }
 
+/* Where it began, if that is elsewhere than at the wait that gave up. */
+static void say_cause(text *t, weft_engine *e)
+{
+    weft__cause c;
+    const weft_report *r = &e->report;
+    if (r->cause == WEFT_ABORT_HOST || r->cause == WEFT_ABORT_BODY || r->cause == WEFT_ABORT_CHECKIN || e->report_uses == 0) return;
+    if (!weft__find_cause(e, e->report_variant, e->report_uses, &c)) return;
+    say(t, "; it began at counter %u of %s: %u of %u arrivals, though all %u producers", c.counter, e->m->names[c.device],
+        c.arrived, c.arrivals, c.producers);
+    const char *op = op_name(e, c.ready_device, c.ready_task);
+    if (c.producers) say(t, " (such as task %u of %s%s%s)", c.ready_task, e->m->names[c.ready_device], *op ? ", op " : "", op);
+    say(t, " have their inputs");
+}
+
 void weft__make_report(weft_engine *e)
 {
     text t = {malloc(TEXT_BYTES), 0};
@@ -109,6 +123,7 @@ void weft__make_report(weft_engine *e)
     say_who(&t, e, &e->report);
     say_why(&t, e, &e->report);
     say_others(&t, e);
+    say_cause(&t, e);
     e->report_text = t.s;
 }
 

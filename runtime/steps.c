@@ -24,6 +24,7 @@ static int set_stopped(weft_engine *e)
 {
     e->stopped = 1;
     e->report_variant = e->flight[slot_of(e->report.step)].variant;
+    e->report_uses = e->flight[slot_of(e->report.step)].uses;
     weft__make_report(e);
     return stopped(e);
 }
@@ -128,7 +129,7 @@ static void post(weft_engine *e, const weft_step_head *head, const void *payload
     uint32_t words[16];
     memcpy(words, head, sizeof words);
     if (head->payload_bytes) memcpy(r->payload, payload, head->payload_bytes);
-    e->flight[slot_of(head->seq)] = (weft__flight){weft__now_ns(), head->variant, head->deadline_us};
+    e->flight[slot_of(head->seq)] = (weft__flight){weft__now_ns(), head->variant, head->uses, head->deadline_us};
     e->submitted = head->seq;
     weft_record_post(r->head, words, head->seq); /* acquired by device 0's worker 0 */
 }

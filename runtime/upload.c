@@ -250,7 +250,7 @@ static weft_queue_rt queue_root(const weft_engine *e, uint32_t v, uint32_t d, co
         r.ready0 = base + at->ready0;
         r.ring_of = at->ring_of ? base + at->ring_of : 0;
     }
-    for (uint32_t p = 0; p < e->img.n_device; p++) r.words[p] = e->mem[p].tables + o[p].queue[v].words;
+    for (uint32_t p = 0; p < e->img.n_device; p++) r.words[p] = e->words[v][p];
     return r;
 }
 
@@ -342,6 +342,7 @@ static int allocate(weft_engine *e, uint32_t d, const tables *t, const device_of
     m->trace_n = m->tables + o->trace_n;
     m->trace_clock = m->tables + o->trace_clock;
     m->running = m->tables + o->running;
+    for (uint32_t v = 0; v < e->img.n_variant; v++) e->words[v][d] = m->tables + o->queue[v].words;
     return 0;
 }
 

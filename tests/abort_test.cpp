@@ -88,6 +88,22 @@ TEST(Abort, MissingSignalNamesTheWait)
     }
 }
 
+/* The wait that gives up may be far downstream; the text says where it began. */
+TEST(Abort, ReportNamesWhereItBegan)
+{
+    for (const char *queue : policies) {
+        Image img;
+        make_layers(img, 2, 6, 3, 1000);
+        img.tasks()[img.queue(0)->task].n_signal = 0; /* layer 0, so layer 1 waits, and with it all others */
+        img.seal();
+        weft_engine *e = start(img, "cpu:2x2", queue);
+        weft_stop_report r = run_into_the_wall(e);
+        std::string text = r.text;
+        EXPECT_NE(text.find("of cpu:1: 2 of 3 arrivals, though all 2 producers (such as task"), std::string::npos) << text;
+        weft_engine_destroy(e);
+    }
+}
+
 TEST(Abort, MissingSignalUnderThePushFamilyIsAnEmptyQueue)
 {
     for (const char *queue : {"push", "steal", "priority"}) {
