@@ -14,8 +14,14 @@
 
 static int is_push_family(const weft__worker *w) { return w->dev->policy >= WEFT_POLICY_PUSH; }
 
-static weft_w32 *head_of(const weft_queue_rt *q, uint32_t ring) { return &((weft_line *)(uintptr_t)q->heads)[2 * ring].value; }
-static weft_w32 *tail_of(const weft_queue_rt *q, uint32_t ring) { return &((weft_line *)(uintptr_t)q->heads)[2 * ring + 1].value; }
+static weft_w32 *head_of(const weft_queue_rt *q, uint32_t ring)
+{
+    return &((weft_line *)(uintptr_t)q->heads)[2 * ring].value;
+}
+static weft_w32 *tail_of(const weft_queue_rt *q, uint32_t ring)
+{
+    return &((weft_line *)(uintptr_t)q->heads)[2 * ring + 1].value;
+}
 static weft_w64 *ring_of(const weft_queue_rt *q, uint32_t ring)
 {
     return (weft_w64 *)(uintptr_t)q->ring + (uint64_t)ring * (q->ring_mask + 1);
@@ -36,7 +42,8 @@ void weft__queue_open(weft__worker *w)
         w->end = first[w->index + 1];
     }
     if (is_push_family(w) && w->index == 0)
-        for (uint32_t i = 0; i < q->n_ready0; i++) weft__push_task(q, ((const uint32_t *)(uintptr_t)q->ready0)[i]);
+        for (uint32_t i = 0; i < q->n_ready0; i++)
+            weft__push_task(q, ((const uint32_t *)(uintptr_t)q->ready0)[i]);
 }
 
 static int fetch_static(weft__worker *w, uint32_t *task)
@@ -112,7 +119,8 @@ int weft__fetch(weft__worker *w, uint32_t *task)
 static uint32_t waits_of_this_step(const weft_queue_rt *q, const weft_task *t)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n_wait; i++) n += weft__wait_of(q, t, i).lag == 0;
+    for (uint32_t i = 0; i < t->n_wait; i++)
+        n += weft__wait_of(q, t, i).lag == 0;
     return n;
 }
 

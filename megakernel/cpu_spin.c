@@ -5,8 +5,8 @@
 #include <time.h>
 
 enum {
-    LOOK_EVERY = 16,      /* yields between looks at the clock and at the host's request */
-    IDLE_YIELDS = 20000,  /* a worker that has waited for a step for so long sleeps between polls */
+    LOOK_EVERY = 16,     /* yields between looks at the clock and at the host's request */
+    IDLE_YIELDS = 20000, /* a worker that has waited for a step for so long sleeps between polls */
     IDLE_SLEEP_NS = 50000
 };
 
@@ -30,10 +30,17 @@ void weft__abort(weft__worker *w, const weft__blame *b, uint64_t waited_ns)
 {
     weft_ctl *first = (weft_ctl *)(uintptr_t)w->dev->ctl[0];
     if (!weft_abort_win(&first->abort.value, b->cause)) return;
-    w->mailbox->report = (weft_report){.cause = b->cause, .device = w->dev->device, .worker = w->index, .step = w->step.seq,
-                                       .task = b->task, .counter = b->counter, .expected = b->expected, .seen = b->seen,
+    w->mailbox->report = (weft_report){.cause = b->cause,
+                                       .device = w->dev->device,
+                                       .worker = w->index,
+                                       .step = w->step.seq,
+                                       .task = b->task,
+                                       .counter = b->counter,
+                                       .expected = b->expected,
+                                       .seen = b->seen,
                                        .waited_ns = waited_ns};
-    weft_st_release_sys(&w->mailbox->abort.value, b->cause); /* acquired by the host (steps.c), which reads the report */
+    weft_st_release_sys(&w->mailbox->abort.value,
+                        b->cause); /* acquired by the host (steps.c), which reads the report */
     for (uint32_t d = 1; d < w->dev->n_device; d++)
         weft_st_release_sys(&((weft_ctl *)(uintptr_t)w->dev->ctl[d])->abort.value, b->cause);
 }

@@ -9,7 +9,8 @@ void weft__check_in(weft__worker *w)
 {
     weft_line *resident = &w->mailbox->resident[w->dev->device];
     if (weft_atom_add_acq_rel_gpu(&w->ctl->checkin.value, 1) + 1 == w->dev->n_worker)
-        weft_st_release_sys(&resident->value, w->dev->n_worker); /* acquired by the host before the first step (engine.c) */
+        weft_st_release_sys(&resident->value,
+                            w->dev->n_worker); /* acquired by the host before the first step (engine.c) */
 }
 
 /* Device 0's worker 0: copies the record of step `seq` to every device. */
@@ -25,7 +26,8 @@ static int forward(weft__worker *w, uint32_t seq)
     memcpy(&head, words, sizeof head);
     for (uint32_t d = 0; d < w->dev->n_device; d++) {
         weft_step_record *to = &ctl_of(w, d)->ring[seq % WEFT_STEP_RING];
-        for (uint32_t i = 0; i < 16; i++) to->head[i] = weft_packet(words[i], seq);
+        for (uint32_t i = 0; i < 16; i++)
+            to->head[i] = weft_packet(words[i], seq);
         memcpy(to->payload, from->payload, head.payload_bytes);
         weft_st_release_sys(&ctl_of(w, d)->published.value, seq); /* acquired in await_record */
     }
@@ -42,7 +44,8 @@ static int await_record(weft__worker *w)
         if (weft__spin(w, &s, &waiting)) return 1;
     const weft_step_record *r = &w->ctl->ring[seq % WEFT_STEP_RING];
     uint32_t words[16];
-    for (uint32_t i = 0; i < 16; i++) words[i] = (uint32_t)r->head[i];
+    for (uint32_t i = 0; i < 16; i++)
+        words[i] = (uint32_t)r->head[i];
     memcpy(&w->step, words, sizeof w->step);
     w->payload = r->payload;
     return 0;

@@ -30,14 +30,20 @@ static inline int weft_counter_ready(const weft_w32 *word, uint32_t target, uint
 
 /* Push family: an arrival that tells whether it was the last one. The last arriver has acquired what all others wrote, and
  * hands it on with what it does next (weft_arrive on a pending word, weft_ring_push).                                  */
-static inline int weft_arrive(weft_w32 *word, uint32_t target) { return weft_atom_add_acq_rel_sys(word, 1) + 1 == target; }
+static inline int weft_arrive(weft_w32 *word, uint32_t target)
+{
+    return weft_atom_add_acq_rel_sys(word, 1) + 1 == target;
+}
 
 /* --------------------------------------------------------------------------------------------------------- packets */
 
 static inline uint64_t weft_packet(uint32_t data, uint32_t tag) { return data | (uint64_t)tag << 32; }
 
 /* Data and readiness travel in one word, so nothing needs ordering; reuse is ordered by the step gate. */
-static inline void weft_packet_put(weft_w64 *p, uint32_t data, uint32_t tag) { weft_st_relaxed_b64_sys(p, weft_packet(data, tag)); }
+static inline void weft_packet_put(weft_w64 *p, uint32_t data, uint32_t tag)
+{
+    weft_st_relaxed_b64_sys(p, weft_packet(data, tag));
+}
 
 /* 1: *data is this step's. 0: not yet. -1: from a step that has not begun. */
 static inline int weft_packet_poll(const weft_w64 *p, uint32_t tag, uint32_t *data)
@@ -69,7 +75,8 @@ static inline int weft_ring_poll(const weft_w64 *ring, uint32_t mask, uint32_t t
 
 /* steal, priority: takes a task if there is one. Nobody holds a place in these rings, so an idle worker may look at the next.
  * *head is what was seen; a pop that lost its race returns 0 and is tried again by the caller's loop.                   */
-static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head, uint32_t *task)
+static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head,
+                                    uint32_t *task)
 {
     uint32_t h = weft_ld_relaxed_sys(head_word);
     uint64_t v = weft_ld_acquire_b64_sys(&ring[h & mask]); /* pairs with weft_ring_push */
@@ -85,7 +92,8 @@ static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, u
  * payload visible to whoever has acquired any of them. Pairs with weft_record_poll.                                    */
 static inline void weft_record_post(weft_w64 *head, const uint32_t words[16], uint32_t seq)
 {
-    for (uint32_t i = 0; i < 16; i++) weft_st_release_b64_sys(&head[i], weft_packet(words[i], seq));
+    for (uint32_t i = 0; i < 16; i++)
+        weft_st_release_b64_sys(&head[i], weft_packet(words[i], seq));
 }
 
 /* Forwarder: 1 when all 16 words of step `seq` are there. */
@@ -103,6 +111,9 @@ static inline int weft_record_poll(const weft_w64 *head, uint32_t words[16], uin
 /* ----------------------------------------------------------------------------------------------------------- abort */
 
 /* 1: this caller is the first, and writes the report. Order comes with the report's own release and acquire. */
-static inline int weft_abort_win(weft_w32 *abort, uint32_t cause) { return weft_atom_cas_relaxed_sys(abort, 0, cause) == 0; }
+static inline int weft_abort_win(weft_w32 *abort, uint32_t cause)
+{
+    return weft_atom_cas_relaxed_sys(abort, 0, cause) == 0;
+}
 
 #endif

@@ -11,7 +11,7 @@
 
 typedef struct counter_state {
     uint32_t arrived, producers;
-    uint32_t waiting;            /* producers whose own waits are not over */
+    uint32_t waiting;                  /* producers whose own waits are not over */
     uint32_t ready_task, ready_device; /* one whose are */
 } counter_state;
 

@@ -17,7 +17,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_WORKERS = 1024, ALIGN = 4096 };
+enum {
+    MAX_WORKERS = 1024,
+    ALIGN = 4096
+};
 
 typedef struct thread {
     pthread_t id;
@@ -86,7 +89,8 @@ static int parse_spec(const char *spec, uint32_t *devices, uint32_t *workers)
     const char *p = spec + 3;
     if (*p == ':') {
         p++;
-        if (parse_number(&p, WEFT_MAX_DEVICES, devices) || (*p == 'x' && (p++, parse_number(&p, MAX_WORKERS, workers))) || *p)
+        if (parse_number(&p, WEFT_MAX_DEVICES, devices) ||
+            (*p == 'x' && (p++, parse_number(&p, MAX_WORKERS, workers))) || *p)
             return weft__fail(WEFT_EUSAGE, "devices '%s': expected cpu:N or cpu:NxW, N up to %u, W up to %u", spec,
                               WEFT_MAX_DEVICES, MAX_WORKERS);
     }
@@ -117,7 +121,8 @@ static void cpu_close(weft__machine *base)
 {
     machine *m = (machine *)base;
     if (!m) return;
-    for (uint32_t i = 0; i < m->n_thread; i++) free(m->threads[i].scratch);
+    for (uint32_t i = 0; i < m->n_thread; i++)
+        free(m->threads[i].scratch);
     free(m->threads);
     free(m);
 }
@@ -194,7 +199,9 @@ static int start_thread(machine *m, thread *t)
     t->scratch = aligned_alloc(ALIGN, WEFT_SCRATCH_BYTES);
     if (!t->scratch) return weft__fail(WEFT_ENOMEM, "scratch of a worker");
     int error = pthread_create(&t->id, NULL, thread_main, t);
-    if (error) return weft__fail(WEFT_EMACHINE, "thread %u of %u: %s", (unsigned)(t - m->threads), m->n_thread, strerror(error));
+    if (error)
+        return weft__fail(WEFT_EMACHINE, "thread %u of %u: %s", (unsigned)(t - m->threads), m->n_thread,
+                          strerror(error));
     t->started = 1;
     return 0;
 }
@@ -203,7 +210,8 @@ static int cpu_launch(weft__machine *base, const uint64_t *roots)
 {
     machine *m = (machine *)base;
     uint32_t cores = usable_cores(), n = 0;
-    for (uint32_t d = 0; d < base->n_device; d++) m->n_thread += base->workers[d];
+    for (uint32_t d = 0; d < base->n_device; d++)
+        m->n_thread += base->workers[d];
     m->threads = calloc(m->n_thread, sizeof *m->threads);
     if (!m->threads) return weft__fail(WEFT_ENOMEM, "%u threads", m->n_thread);
     for (uint32_t d = 0; d < base->n_device; d++) {

@@ -14,7 +14,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { CHECKIN_MS = 10000, LEAVE_MS = 10000, LEAVE_ABORTED_MS = 2000 };
+enum {
+    CHECKIN_MS = 10000,
+    LEAVE_MS = 10000,
+    LEAVE_ABORTED_MS = 2000
+};
 
 #define WEFT_STATUS(name, code, exit, text) WEFT_STATIC_ASSERT(name == (code), "weft.h has the list of status.h");
 WEFT_STATUS_LIST(WEFT_STATUS)
@@ -28,7 +32,9 @@ static const struct {
     WEFT_STATUS_LIST(WEFT_STATUS)
 #undef WEFT_STATUS
 };
-enum { N_STATUS = sizeof statuses / sizeof statuses[0] };
+enum {
+    N_STATUS = sizeof statuses / sizeof statuses[0]
+};
 
 const char *weft_last_error(void) { return weft__error(); }
 const char *weft_version(void) { return WEFT_VERSION; }
@@ -88,7 +94,9 @@ static const weft__backend *const backends[] = {
 #endif
     &weft__backend_cpu,
 };
-enum { N_BACKEND = sizeof backends / sizeof backends[0] };
+enum {
+    N_BACKEND = sizeof backends / sizeof backends[0]
+};
 
 static int open_machine(const char *spec, weft__machine **out)
 {
@@ -120,7 +128,8 @@ int weft_devices(const char *spec, weft_device_info *out, uint32_t cap, uint32_t
     int status = open_machine(spec, &m);
     if (status) return status;
     *n = m->n_device;
-    for (uint32_t d = 0; d < m->n_device && d < cap; d++) describe(m, d, &out[d]);
+    for (uint32_t d = 0; d < m->n_device && d < cap; d++)
+        describe(m, d, &out[d]);
     m->ops->close(m);
     return 0;
 }
@@ -157,7 +166,8 @@ static int check_ops(const weft__image *img)
     for (uint32_t i = 0; i < img->n_op; i++) {
         const weft_op *op = &img->ops[i];
         if (op->kind != WEFT_KIND_NOP && op->kind != WEFT_KIND_MIX && op->dtype != WEFT_BF16 && op->dtype != WEFT_FP16)
-            return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): element type %u", i, weft__image_string(img, op->name), op->dtype);
+            return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): element type %u", i, weft__image_string(img, op->name),
+                              op->dtype);
     }
     return 0;
 }
@@ -221,8 +231,10 @@ static int await_check_in(weft_engine *e)
         }
         if (weft__now_ns() > until) {
             weft_st_release_sys(&e->mailbox->abort_request.value, WEFT_ABORT_CHECKIN);
-            return weft__fail(WEFT_EMACHINE, "%s: not all of its %u workers became resident within %d s; does something else "
-                              "hold the device?", e->m->names[d], e->m->workers[d], CHECKIN_MS / 1000);
+            return weft__fail(WEFT_EMACHINE,
+                              "%s: not all of its %u workers became resident within %d s; does something else "
+                              "hold the device?",
+                              e->m->names[d], e->m->workers[d], CHECKIN_MS / 1000);
         }
         weft__host_pause(n);
     }
@@ -232,7 +244,8 @@ static int await_check_in(weft_engine *e)
 int weft__engine_launch(weft_engine *e)
 {
     uint64_t roots[WEFT_MAX_DEVICES];
-    for (uint32_t d = 0; d < e->m->n_device; d++) roots[d] = e->mem[d].root;
+    for (uint32_t d = 0; d < e->m->n_device; d++)
+        roots[d] = e->mem[d].root;
     e->launched = 1; /* even a launch that fails half way may have started some */
     int status = e->b->launch(e->m, roots);
     if (status) {
@@ -300,7 +313,8 @@ void weft_engine_destroy(weft_engine *e)
 {
     if (!e) return;
     if (e->launched && dismiss_workers(e)) return; /* they may still touch all of it */
-    for (uint32_t i = 0; i < e->n_alloc; i++) e->b->free(e->m, e->allocs[i].device, e->allocs[i].addr);
+    for (uint32_t i = 0; i < e->n_alloc; i++)
+        e->b->free(e->m, e->allocs[i].device, e->allocs[i].addr);
     if (e->mailbox) e->b->free_shared(e->m, e->mailbox);
     if (e->m) e->m->ops->close(e->m);
     free_host_side(e);
@@ -317,8 +331,11 @@ int weft_engine_get_info(const weft_engine *e, weft_engine_info *info)
 {
     int status = weft__check_size(info, info->size, info->size, "weft_engine_info");
     if (status) return status;
-    weft_engine_info i = {.size = info->size, .n_device = e->img.n_device, .n_variant = e->img.n_variant,
-                          .plan_hash = e->img.header->hash, .driver = e->m->driver};
+    weft_engine_info i = {.size = info->size,
+                          .n_device = e->img.n_device,
+                          .n_variant = e->img.n_variant,
+                          .plan_hash = e->img.header->hash,
+                          .driver = e->m->driver};
     for (uint32_t d = 0; d < e->img.n_device; d++) {
         const weft_image_queue *q = weft__image_queue_of(&e->img, 0, d);
         i.n_worker += e->m->workers[d];

@@ -67,12 +67,13 @@ void weft__host_pause(uint32_t n);
 int weft__upload(weft_engine *e, const weft_weight_source *source);
 
 /* steps.c */
-int weft__post_stop(weft_engine *e); /* the record that tells the workers to leave; WEFT_EBUSY: no room yet */
+int weft__post_stop(weft_engine *e);     /* the record that tells the workers to leave; WEFT_EBUSY: no room yet */
 int weft__steps_refresh(weft_engine *e); /* looks for completed steps, aborts and overdue steps; 0 or WEFT_EABORT */
 
 /* report.c */
 void weft__make_report(weft_engine *e); /* e->report is set: makes the text */
-int weft__find_running(weft_engine *e, uint32_t *device, uint32_t *worker, uint32_t *task); /* 1: the first task in a body */
+int weft__find_running(weft_engine *e, uint32_t *device, uint32_t *worker,
+                       uint32_t *task); /* 1: the first task in a body */
 
 /* cause.c */
 typedef struct weft__cause {

@@ -6,10 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 2048, WORKERS_NAMED = 8 };
+enum {
+    TEXT_BYTES = 2048,
+    WORKERS_NAMED = 8
+};
 
-static const char *const causes[] = {"none",  "host",    "counter", "packet", "future",
-                                     "gate",  "queue",   "checkin", "body",   "internal"};
+static const char *const causes[] = {"none", "host",  "counter", "packet", "future",
+                                     "gate", "queue", "checkin", "body",   "internal"};
 
 typedef struct text {
     char *s;
@@ -95,7 +98,8 @@ static void say_others(text *t, weft_engine *e)
         for (uint32_t w = 0; w < e->m->workers[d]; w++) {
             uint32_t id = running(e, d, w);
             if (id == WEFT_NONE || (d == e->report.device && w == e->report.worker)) continue;
-            if (named++ < WORKERS_NAMED) say(t, "%s %s worker %u in task %u", named > 1 ? "," : "; meanwhile", e->m->names[d], w, id);
+            if (named++ < WORKERS_NAMED)
+                say(t, "%s %s worker %u in task %u", named > 1 ? "," : "; meanwhile", e->m->names[d], w, id);
         }
     }
     if (named > WORKERS_NAMED) say(t, " and %u others", named - WORKERS_NAMED);
@@ -106,12 +110,15 @@ static void say_cause(text *t, weft_engine *e)
 {
     weft__cause c;
     const weft_report *r = &e->report;
-    if (r->cause == WEFT_ABORT_HOST || r->cause == WEFT_ABORT_BODY || r->cause == WEFT_ABORT_CHECKIN || e->report_uses == 0) return;
+    if (r->cause == WEFT_ABORT_HOST || r->cause == WEFT_ABORT_BODY || r->cause == WEFT_ABORT_CHECKIN ||
+        e->report_uses == 0)
+        return;
     if (!weft__find_cause(e, e->report_variant, e->report_uses, &c)) return;
-    say(t, "; it began at counter %u of %s: %u of %u arrivals, though all %u producers", c.counter, e->m->names[c.device],
-        c.arrived, c.arrivals, c.producers);
+    say(t, "; it began at counter %u of %s: %u of %u arrivals, though all %u producers", c.counter,
+        e->m->names[c.device], c.arrived, c.arrivals, c.producers);
     const char *op = op_name(e, c.ready_device, c.ready_task);
-    if (c.producers) say(t, " (such as task %u of %s%s%s)", c.ready_task, e->m->names[c.ready_device], *op ? ", op " : "", op);
+    if (c.producers)
+        say(t, " (such as task %u of %s%s%s)", c.ready_task, e->m->names[c.ready_device], *op ? ", op " : "", op);
     say(t, " have their inputs");
 }
 
@@ -135,10 +142,19 @@ int weft_engine_report(weft_engine *e, weft_stop_report *report)
     if (status) return status;
     const weft_report *r = &e->report;
     weft_stop_report out = {
-        .size = report->size, .cause = causes[r->cause < sizeof causes / sizeof causes[0] ? r->cause : WEFT_ABORT_INTERNAL],
-        .device = r->device, .worker = r->worker, .step = r->step, .variant = e->report_variant, .task = r->task,
-        .counter = r->counter, .expected = r->expected, .seen = r->seen, .waited_ns = r->waited_ns,
-        .op = op_name(e, r->device, r->task), .text = e->report_text ? e->report_text : "",
+        .size = report->size,
+        .cause = causes[r->cause < sizeof causes / sizeof causes[0] ? r->cause : WEFT_ABORT_INTERNAL],
+        .device = r->device,
+        .worker = r->worker,
+        .step = r->step,
+        .variant = e->report_variant,
+        .task = r->task,
+        .counter = r->counter,
+        .expected = r->expected,
+        .seen = r->seen,
+        .waited_ns = r->waited_ns,
+        .op = op_name(e, r->device, r->task),
+        .text = e->report_text ? e->report_text : "",
     };
     memcpy(report, &out, report->size < sizeof out ? report->size : sizeof out);
     return 0;

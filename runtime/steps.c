@@ -12,13 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRACE_PERCENT = 105, ANSWER_NS = 20000000 }; /* ANSWER_NS: for workers to answer a stop before the host reports alone */
+enum {
+    GRACE_PERCENT = 105,
+    ANSWER_NS = 20000000
+}; /* ANSWER_NS: for workers to answer a stop before the host reports alone */
 
 static uint32_t slot_of(uint32_t seq) { return seq % WEFT_STEP_RING; }
 
 /* ----------------------------------------------------------------------------------------------------------- stopping */
 
-static int stopped(const weft_engine *e) { return weft__fail(WEFT_EABORT, "%s", e->report_text ? e->report_text : "stopped"); }
+static int stopped(const weft_engine *e)
+{
+    return weft__fail(WEFT_EABORT, "%s", e->report_text ? e->report_text : "stopped");
+}
 
 static int set_stopped(weft_engine *e)
 {
@@ -34,10 +40,17 @@ static int host_report(weft_engine *e, uint32_t cause)
 {
     weft_report *r = &e->report;
     uint32_t seq = e->completed + 1;
-    *r = (weft_report){.cause = cause, .device = WEFT_NONE, .worker = WEFT_NONE, .step = seq, .task = WEFT_NONE,
-                       .counter = WEFT_NONE, .expected = WEFT_NONE, .seen = WEFT_NONE};
+    *r = (weft_report){.cause = cause,
+                       .device = WEFT_NONE,
+                       .worker = WEFT_NONE,
+                       .step = seq,
+                       .task = WEFT_NONE,
+                       .counter = WEFT_NONE,
+                       .expected = WEFT_NONE,
+                       .seen = WEFT_NONE};
     if (weft__steps_in_flight(e)) r->waited_ns = weft__now_ns() - e->flight[slot_of(seq)].submit_ns;
-    if (cause == WEFT_ABORT_BODY && !weft__find_running(e, &r->device, &r->worker, &r->task)) r->cause = WEFT_ABORT_INTERNAL;
+    if (cause == WEFT_ABORT_BODY && !weft__find_running(e, &r->device, &r->worker, &r->task))
+        r->cause = WEFT_ABORT_INTERNAL;
     return set_stopped(e);
 }
 
@@ -103,9 +116,11 @@ static int check_step(const weft_engine *e, const weft_step *s)
     if (s->variant >= e->img.n_variant)
         return weft__fail(WEFT_EUSAGE, "step: variant %u, but the image has %u", s->variant, e->img.n_variant);
     if (s->rows > e->rows[s->variant])
-        return weft__fail(WEFT_EUSAGE, "step: %u rows, but variant %u has %u", s->rows, s->variant, e->rows[s->variant]);
+        return weft__fail(WEFT_EUSAGE, "step: %u rows, but variant %u has %u", s->rows, s->variant,
+                          e->rows[s->variant]);
     if (s->payload_bytes > WEFT_STEP_PAYLOAD_BYTES)
-        return weft__fail(WEFT_EUSAGE, "step: payload of %u bytes; at most %u", s->payload_bytes, WEFT_STEP_PAYLOAD_BYTES);
+        return weft__fail(WEFT_EUSAGE, "step: payload of %u bytes; at most %u", s->payload_bytes,
+                          WEFT_STEP_PAYLOAD_BYTES);
     return 0;
 }
 
@@ -153,12 +168,16 @@ int weft_step_submit(weft_engine *e, const weft_step *step, uint32_t *seq)
     memcpy(&s, step, step->size < sizeof s ? step->size : sizeof s);
     if (e->config.oneshot && e->submitted == e->config.oneshot)
         return weft__fail(WEFT_EUSAGE, "all %u steps of a oneshot engine were submitted", e->config.oneshot);
-    if (e->submitted - e->completed >= WEFT_STEP_RING) return weft__fail(WEFT_EBUSY, "%u steps are in flight", WEFT_STEP_RING);
+    if (e->submitted - e->completed >= WEFT_STEP_RING)
+        return weft__fail(WEFT_EBUSY, "%u steps are in flight", WEFT_STEP_RING);
     status = remember_variant(e, e->submitted + 1, s.variant);
     if (status) return status;
     weft_step_head head = {
-        .seq = e->submitted + 1, .variant = s.variant, .uses = ++e->uses[s.variant],
-        .rows = s.rows ? s.rows : e->rows[s.variant], .payload_bytes = s.payload_bytes,
+        .seq = e->submitted + 1,
+        .variant = s.variant,
+        .uses = ++e->uses[s.variant],
+        .rows = s.rows ? s.rows : e->rows[s.variant],
+        .payload_bytes = s.payload_bytes,
         .deadline_us = s.deadline_us ? s.deadline_us : e->config.deadline_us,
     };
     post(e, &head, s.payload);
@@ -183,7 +202,8 @@ int weft_step_wait(weft_engine *e, uint32_t seq)
 {
     int done = 0;
     if (e->config.oneshot && !e->launched)
-        return weft__fail(WEFT_EUSAGE, "%u of %u steps of a oneshot engine were submitted", e->submitted, e->config.oneshot);
+        return weft__fail(WEFT_EUSAGE, "%u of %u steps of a oneshot engine were submitted", e->submitted,
+                          e->config.oneshot);
     for (uint32_t n = 0; !done; n++) {
         int status = weft_step_poll(e, seq, &done);
         if (status) return status;

@@ -15,8 +15,8 @@ static uint64_t address(const weft_engine *e, const weft_tensor *t) { return e->
 /* Tensors that the host may name: whole values in memory of their own. */
 static int is_visible(const weft_tensor *t)
 {
-    return t->role != WEFT_ROLE_WEIGHT && t->role != WEFT_ROLE_PACKET && t->role != WEFT_ROLE_PARTIAL && t->name != WEFT_NONE &&
-           t->dtype <= WEFT_U32 && t->layout <= WEFT_LAYOUT_FRAG;
+    return t->role != WEFT_ROLE_WEIGHT && t->role != WEFT_ROLE_PACKET && t->role != WEFT_ROLE_PARTIAL &&
+           t->name != WEFT_NONE && t->dtype <= WEFT_U32 && t->layout <= WEFT_LAYOUT_FRAG;
 }
 
 static int is_named(const weft_engine *e, const weft_tensor *t, const char *name)
@@ -73,8 +73,8 @@ static int check_bytes(const weft_tensor *t, const char *name, uint64_t bytes)
 {
     uint64_t want = (uint64_t)t->rows * t->cols * element_bytes(t);
     if (bytes == want) return 0;
-    return weft__fail(WEFT_EUSAGE, "tensor '%s' is %u x %u (%llu bytes of %s); given: %llu bytes", name, t->rows, t->cols,
-                      (unsigned long long)want, type_names[t->dtype], (unsigned long long)bytes);
+    return weft__fail(WEFT_EUSAGE, "tensor '%s' is %u x %u (%llu bytes of %s); given: %llu bytes", name, t->rows,
+                      t->cols, (unsigned long long)want, type_names[t->dtype], (unsigned long long)bytes);
 }
 
 static int write_one(weft_engine *e, const weft_tensor *t, const void *src)
@@ -132,7 +132,8 @@ int weft_tensor_write_f32(weft_engine *e, const char *name, const float *src, si
     if (t->dtype == WEFT_FP32) return weft_tensor_write(e, name, src, count * 4);
     uint16_t *half = malloc(count * 2 + 1);
     if (!half) return weft__fail(WEFT_ENOMEM, "tensor '%s'", name);
-    for (size_t i = 0; i < count; i++) half[i] = weft_f32_to_half(t->dtype, src[i]);
+    for (size_t i = 0; i < count; i++)
+        half[i] = weft_f32_to_half(t->dtype, src[i]);
     status = weft_tensor_write(e, name, half, count * 2);
     free(half);
     return status;
@@ -148,7 +149,8 @@ int weft_tensor_read_f32(weft_engine *e, const char *name, float *dst, size_t co
     uint16_t *half = malloc(count * 2 + 1);
     if (!half) return weft__fail(WEFT_ENOMEM, "tensor '%s'", name);
     status = weft_tensor_read(e, name, half, count * 2);
-    for (size_t i = 0; i < count && !status; i++) dst[i] = weft_half_to_f32(t->dtype, half[i]);
+    for (size_t i = 0; i < count && !status; i++)
+        dst[i] = weft_half_to_f32(t->dtype, half[i]);
     free(half);
     return status;
 }
@@ -158,7 +160,8 @@ int weft_tensor_read_f32(weft_engine *e, const char *name, float *dst, size_t co
 /* Padding stays zero: producers never write it, and consumers count on it. */
 static int poison_one(weft_engine *e, const weft_tensor *t, uint8_t byte)
 {
-    if (t->layout == WEFT_LAYOUT_ROW || t->layout == WEFT_LAYOUT_PARTIAL) return e->b->fill(e->m, t->device, address(e, t), byte, t->bytes);
+    if (t->layout == WEFT_LAYOUT_ROW || t->layout == WEFT_LAYOUT_PARTIAL)
+        return e->b->fill(e->m, t->device, address(e, t), byte, t->bytes);
     uint64_t bytes = (uint64_t)t->rows * t->cols * element_bytes(t);
     uint8_t *plain = malloc(bytes ? bytes : 1);
     if (!plain) return weft__fail(WEFT_ENOMEM, "tensor of %llu bytes", (unsigned long long)t->bytes);

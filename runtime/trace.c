@@ -32,7 +32,8 @@ static uint64_t to_ns(const clock_map *m, uint64_t ticks)
     return (uint64_t)(m->ns0 + (double)(int64_t)(ticks - m->ticks0) * m->ns_per_tick);
 }
 
-static const weft_task *task_of(const weft_engine *e, uint32_t step, uint32_t device, uint32_t task, const weft_image_queue **q)
+static const weft_task *task_of(const weft_engine *e, uint32_t step, uint32_t device, uint32_t task,
+                                const weft_image_queue **q)
 {
     uint32_t v = step - 1 < e->cap_variant_of_step ? e->variant_of_step[step - 1] : 0;
     *q = weft__image_queue_of(&e->img, v, device);
@@ -45,15 +46,24 @@ static const char *op_name(const weft_engine *e, uint32_t device, const weft_tas
     return weft__image_string(&e->img, weft__image_op(&e->img, device, t)->name);
 }
 
-static weft_event make_event(const weft_engine *e, const weft_trace_record *r, uint32_t d, uint32_t w, const clock_map *map)
+static weft_event make_event(const weft_engine *e, const weft_trace_record *r, uint32_t d, uint32_t w,
+                             const clock_map *map)
 {
     const weft_image_queue *q;
     const weft_task *t = task_of(e, r->step, d, r->task, &q);
     weft_event v = {
-        .step = r->step, .device = d, .worker = w, .task = r->task,
-        .kind = r->kind < WEFT_KIND_COUNT ? weft__kinds[r->kind].name : "", .op = op_name(e, d, t),
-        .pop_ns = to_ns(map, r->t_pop), .ready_ns = to_ns(map, r->t_ready), .start_ns = to_ns(map, r->t_start),
-        .end_ns = to_ns(map, r->t_end), .signal_ns = to_ns(map, r->t_signal), .counter = WEFT_NONE,
+        .step = r->step,
+        .device = d,
+        .worker = w,
+        .task = r->task,
+        .kind = r->kind < WEFT_KIND_COUNT ? weft__kinds[r->kind].name : "",
+        .op = op_name(e, d, t),
+        .pop_ns = to_ns(map, r->t_pop),
+        .ready_ns = to_ns(map, r->t_ready),
+        .start_ns = to_ns(map, r->t_start),
+        .end_ns = to_ns(map, r->t_end),
+        .signal_ns = to_ns(map, r->t_signal),
+        .counter = WEFT_NONE,
     };
     if (t && t->n_wait) v.counter = weft__task_wait(t, e->img.side + q->side, t->n_wait - 1u).counter;
     return v;
@@ -73,7 +83,8 @@ static int read_worker(weft_engine *e, uint32_t d, uint32_t w, weft_event *out, 
     if (!records) return weft__fail(WEFT_ENOMEM, "trace of %u records", count);
     uint64_t at = e->mem[d].trace + (uint64_t)w * e->config.trace_records * sizeof *records;
     if (wanted) status = e->b->read(e->m, d, records, at, wanted * sizeof *records);
-    for (size_t i = 0; i < wanted && !status; i++) out[*n + i] = make_event(e, &records[i], d, w, &map);
+    for (size_t i = 0; i < wanted && !status; i++)
+        out[*n + i] = make_event(e, &records[i], d, w, &map);
     free(records);
     *n += count;
     return status;
@@ -159,7 +170,9 @@ static void write_names(const weft_engine *e, FILE *f)
         write_string(f, e->m->names[d]);
         fprintf(f, "}}");
         for (uint32_t w = 0; w < e->m->workers[d]; w++)
-            fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"worker %u\"}}", d, w, w);
+            fprintf(
+                f, ",\n{\"ph\":\"M\",\"pid\":%u,\"tid\":%u,\"name\":\"thread_name\",\"args\":{\"name\":\"worker %u\"}}",
+                d, w, w);
     }
 }
 
@@ -223,7 +236,8 @@ static const char **find_producers(const weft_engine *e)
 {
     uint64_t n = e->img.header->counters.count;
     const char **name = malloc((n ? n : 1) * sizeof *name);
-    for (uint64_t i = 0; name && i < n; i++) name[i] = "";
+    for (uint64_t i = 0; name && i < n; i++)
+        name[i] = "";
     for (uint32_t v = 0; name && v < e->img.n_variant; v++) {
         for (uint32_t d = 0; d < e->img.n_device; d++) {
             const weft_image_queue *q = weft__image_queue_of(&e->img, v, d);
@@ -262,10 +276,11 @@ static void print_workers(const weft_engine *e, FILE *f, const weft_event *v, si
     for (size_t i = 0; i < n;) {
         row r = {0};
         uint32_t d = v[i].device, w = v[i].worker;
-        for (; i < n && v[i].device == d && v[i].worker == w; i++) add(&r, &v[i]);
+        for (; i < n && v[i].device == d && v[i].worker == w; i++)
+            add(&r, &v[i]);
         uint64_t busy = r.compute_ns + r.wait_ns + r.signal_ns;
-        fprintf(f, "%-28s %6u %8" PRIu64 " %12.1f %12.1f %12.1f\n", e->m->names[d], w, r.tasks, (double)r.compute_ns * 1e-3,
-                (double)r.wait_ns * 1e-3, (double)(last > busy ? last - busy : 0) * 1e-3);
+        fprintf(f, "%-28s %6u %8" PRIu64 " %12.1f %12.1f %12.1f\n", e->m->names[d], w, r.tasks,
+                (double)r.compute_ns * 1e-3, (double)r.wait_ns * 1e-3, (double)(last > busy ? last - busy : 0) * 1e-3);
     }
 }
 
@@ -292,7 +307,8 @@ static int print_ops(const weft_engine *e, FILE *f, const weft_event *v, size_t 
     for (size_t i = 0; i < n && !status; i++) {
         const char *name = *v[i].op ? v[i].op : v[i].kind;
         add(row_of(ops, &n_ops, name, ""), &v[i]);
-        if (v[i].ready_ns - v[i].pop_ns > 0) add(row_of(edges, &n_edges, name, producer_of(e, producers, &v[i])), &v[i]);
+        if (v[i].ready_ns - v[i].pop_ns > 0)
+            add(row_of(edges, &n_edges, name, producer_of(e, producers, &v[i])), &v[i]);
     }
     if (!status) print_op_rows(f, ops, n_ops, edges, n_edges);
     free(ops);

@@ -17,7 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PRIORITY_RINGS = 8, PACK_BYTES = 4 << 20 };
+enum {
+    PRIORITY_RINGS = 8,
+    PACK_BYTES = 4 << 20
+};
 
 typedef struct tables { /* of one device, in the making */
     uint8_t *bytes;
@@ -63,7 +66,8 @@ static void append(tables *t, const void *src, uint64_t bytes, uint64_t *offset)
 static void append_lines(tables *t, uint64_t n, uint32_t value, uint64_t *offset)
 {
     weft_line *to = reserve(t, n * sizeof *to, offset);
-    for (uint64_t i = 0; to && i < n; i++) to[i].value = value;
+    for (uint64_t i = 0; to && i < n; i++)
+        to[i].value = value;
 }
 
 /* ----------------------------------------------------------------------------------------------------- static lists */
@@ -137,9 +141,12 @@ static void append_rings(const weft_engine *e, tables *t, const weft_image_queue
                          queue_offsets *o)
 {
     uint32_t capacity = 1;
-    while (capacity < q->n_task) capacity *= 2;
+    while (capacity < q->n_task)
+        capacity *= 2;
     o->ring_mask = capacity - 1;
-    o->n_ring = e->policy == WEFT_POLICY_STEAL ? e->m->workers[d] : e->policy == WEFT_POLICY_PRIORITY ? PRIORITY_RINGS : 1;
+    o->n_ring = e->policy == WEFT_POLICY_STEAL      ? e->m->workers[d]
+                : e->policy == WEFT_POLICY_PRIORITY ? PRIORITY_RINGS
+                                                    : 1;
     uint64_t *ring = reserve(t, 8ull * capacity * o->n_ring, &o->ring);
     for (uint32_t r = 0; ring && r < o->n_ring; r++, ring += capacity)
         for (uint32_t i = 0; i < capacity; i++) {
@@ -217,12 +224,26 @@ static weft_op_rt resolve(const weft_engine *e, const weft_op *op)
 {
     uint32_t out = op->out != WEFT_NONE ? op->out : op->pk_out;
     weft_op_rt r = {
-        .x = tensor_address(e, op->x), .w = tensor_address(e, op->w), .out = tensor_address(e, op->out),
-        .aux = tensor_address(e, op->aux), .pk_x = tensor_address(e, op->pk_x), .pk_out = tensor_address(e, op->pk_out),
-        .pk_aux = tensor_address(e, op->pk_aux), .partial = tensor_address(e, op->partial),
-        .m = op->m, .n = op->n, .k = op->k, .m_tile = op->m_tile, .split_kb = op->split_kb, .n_split = op->n_split,
-        .flags = op->flags, .dtype = op->dtype, .epilogue = op->epilogue,
-        .x_layout = layout_of(e, op->x), .out_layout = layout_of(e, op->out), .aux_layout = layout_of(e, op->aux),
+        .x = tensor_address(e, op->x),
+        .w = tensor_address(e, op->w),
+        .out = tensor_address(e, op->out),
+        .aux = tensor_address(e, op->aux),
+        .pk_x = tensor_address(e, op->pk_x),
+        .pk_out = tensor_address(e, op->pk_out),
+        .pk_aux = tensor_address(e, op->pk_aux),
+        .partial = tensor_address(e, op->partial),
+        .m = op->m,
+        .n = op->n,
+        .k = op->k,
+        .m_tile = op->m_tile,
+        .split_kb = op->split_kb,
+        .n_split = op->n_split,
+        .flags = op->flags,
+        .dtype = op->dtype,
+        .epilogue = op->epilogue,
+        .x_layout = layout_of(e, op->x),
+        .out_layout = layout_of(e, op->out),
+        .aux_layout = layout_of(e, op->aux),
         .eps = op->eps,
     };
     if (out != WEFT_NONE) {
@@ -239,9 +260,18 @@ static weft_queue_rt queue_root(const weft_engine *e, uint32_t v, uint32_t d, co
     const queue_offsets *at = &o[d].queue[v];
     uint64_t base = e->mem[d].tables;
     weft_queue_rt r = {
-        .tasks = base + at->tasks, .list = base + at->list, .list_first = base + at->list_first, .side = base + at->side,
-        .counters = base + at->counters, .deps = base + at->deps, .args = base + at->args, .heads = base + at->heads,
-        .n_task = q->n_task, .n_counter = q->n_counter, .n_ready0 = at->n_ready0, .ring_mask = at->ring_mask,
+        .tasks = base + at->tasks,
+        .list = base + at->list,
+        .list_first = base + at->list_first,
+        .side = base + at->side,
+        .counters = base + at->counters,
+        .deps = base + at->deps,
+        .args = base + at->args,
+        .heads = base + at->heads,
+        .n_task = q->n_task,
+        .n_counter = q->n_counter,
+        .n_ready0 = at->n_ready0,
+        .ring_mask = at->ring_mask,
         .n_ring = at->n_ring,
     };
     if (at->n_ring) {
@@ -250,7 +280,8 @@ static weft_queue_rt queue_root(const weft_engine *e, uint32_t v, uint32_t d, co
         r.ready0 = base + at->ready0;
         r.ring_of = at->ring_of ? base + at->ring_of : 0;
     }
-    for (uint32_t p = 0; p < e->img.n_device; p++) r.words[p] = e->words[v][p];
+    for (uint32_t p = 0; p < e->img.n_device; p++)
+        r.words[p] = e->words[v][p];
     return r;
 }
 
@@ -259,11 +290,21 @@ static void fill_root(const weft_engine *e, uint32_t d, const device_offsets *o,
     const weft_image_device *device = &e->img.devices[d];
     weft_dev *root = (weft_dev *)(t->bytes + o[d].root);
     *root = (weft_dev){
-        .device = d, .n_device = e->img.n_device, .n_worker = e->m->workers[d], .policy = e->policy,
-        .base = e->config.counter_base, .n_variant = e->img.n_variant, .in_flight = e->config.in_flight,
-        .trace_cap = e->config.trace_records, .ops = e->mem[d].tables + o[d].ops,
-        .peers = weft__image_peers(&e->img, d) | 1ull << d, .mailbox = e->mailbox_addr, .trace = e->mem[d].trace,
-        .trace_n = e->mem[d].trace_n, .trace_clock = e->mem[d].trace_clock, .max_steps = e->config.oneshot,
+        .device = d,
+        .n_device = e->img.n_device,
+        .n_worker = e->m->workers[d],
+        .policy = e->policy,
+        .base = e->config.counter_base,
+        .n_variant = e->img.n_variant,
+        .in_flight = e->config.in_flight,
+        .trace_cap = e->config.trace_records,
+        .ops = e->mem[d].tables + o[d].ops,
+        .peers = weft__image_peers(&e->img, d) | 1ull << d,
+        .mailbox = e->mailbox_addr,
+        .trace = e->mem[d].trace,
+        .trace_n = e->mem[d].trace_n,
+        .trace_clock = e->mem[d].trace_clock,
+        .max_steps = e->config.oneshot,
         .running = e->mem[d].running,
     };
     for (uint32_t p = 0; p < e->img.n_device; p++) {
@@ -271,9 +312,11 @@ static void fill_root(const weft_engine *e, uint32_t d, const device_offsets *o,
         root->ctl[p] = e->mem[p].ctl;
         root->work[p] = e->mem[p].work;
     }
-    for (uint32_t v = 0; v < e->img.n_variant; v++) root->queue[v] = queue_root(e, v, d, o);
+    for (uint32_t v = 0; v < e->img.n_variant; v++)
+        root->queue[v] = queue_root(e, v, d, o);
     weft_op_rt *ops = (weft_op_rt *)(t->bytes + o[d].ops);
-    for (uint32_t i = 0; i < device->n_op; i++) ops[i] = resolve(e, &e->img.ops[device->op + i]);
+    for (uint32_t i = 0; i < device->n_op; i++)
+        ops[i] = resolve(e, &e->img.ops[device->op + i]);
 }
 
 /* ----------------------------------------------------------------------------------------------------------- weights */
@@ -342,15 +385,18 @@ static int allocate(weft_engine *e, uint32_t d, const tables *t, const device_of
     m->trace_n = m->tables + o->trace_n;
     m->trace_clock = m->tables + o->trace_clock;
     m->running = m->tables + o->running;
-    for (uint32_t v = 0; v < e->img.n_variant; v++) e->words[v][d] = m->tables + o->queue[v].words;
+    for (uint32_t v = 0; v < e->img.n_variant; v++)
+        e->words[v][d] = m->tables + o->queue[v].words;
     return 0;
 }
 
 static int build(weft_engine *e, tables *t, device_offsets *o)
 {
     int status = 0;
-    for (uint32_t d = 0; d < e->img.n_device && !status; d++) status = lay_out(e, d, &t[d], &o[d]);
-    for (uint32_t d = 0; d < e->img.n_device && !status; d++) status = allocate(e, d, &t[d], &o[d]);
+    for (uint32_t d = 0; d < e->img.n_device && !status; d++)
+        status = lay_out(e, d, &t[d], &o[d]);
+    for (uint32_t d = 0; d < e->img.n_device && !status; d++)
+        status = allocate(e, d, &t[d], &o[d]);
     for (uint32_t d = 0; d < e->img.n_device && !status; d++) {
         fill_root(e, d, o, &t[d]);
         status = e->b->write(e->m, d, e->mem[d].tables, t[d].bytes, t[d].size);
@@ -364,7 +410,8 @@ int weft__upload(weft_engine *e, const weft_weight_source *source)
     tables *t = calloc(n, sizeof *t);
     device_offsets *o = calloc(n, sizeof *o);
     int status = t && o ? build(e, t, o) : weft__fail(WEFT_ENOMEM, "tables of %u devices", n);
-    for (uint32_t d = 0; t && d < n; d++) free(t[d].bytes);
+    for (uint32_t d = 0; t && d < n; d++)
+        free(t[d].bytes);
     free(t);
     free(o);
     return status ? status : upload_weights(e, source);

@@ -100,18 +100,21 @@ typedef struct weft_weight_source {
 } weft_weight_source;
 
 typedef struct weft_engine_config {
-    size_t size;             /* sizeof(weft_engine_config) */
-    const char *devices;     /* see weft_devices; must open as many devices as the image has */
-    const char *queue;       /* "static", "fifo", "push", "steal" or "priority"; the image must be proven for it */
-    uint32_t deadline_us;    /* of a step, from its start; 0: none. A step that takes longer stops the engine */
-    uint32_t trace_records;  /* per worker; the first ones are kept. 0: no trace */
-    uint32_t counter_base;   /* first value of all counters; anything is right (tests start just below the wrap) */
-    uint32_t in_flight;      /* weight pages in flight a worker (CUDA); 0: chosen */
-    uint32_t oneshot;        /* 1..16: the workers start when so many steps have been submitted, run them and leave. 0: resident */
-    uint32_t unchecked;      /* tests only: load without the validator, whatever policies the image claims */
+    size_t size;            /* sizeof(weft_engine_config) */
+    const char *devices;    /* see weft_devices; must open as many devices as the image has */
+    const char *queue;      /* "static", "fifo", "push", "steal" or "priority"; the image must be proven for it */
+    uint32_t deadline_us;   /* of a step, from its start; 0: none. A step that takes longer stops the engine */
+    uint32_t trace_records; /* per worker; the first ones are kept. 0: no trace */
+    uint32_t counter_base;  /* first value of all counters; anything is right (tests start just below the wrap) */
+    uint32_t in_flight;     /* weight pages in flight a worker (CUDA); 0: chosen */
+    uint32_t oneshot;       /* 1..16: workers start when so many steps are submitted, run them and leave. 0: resident */
+    uint32_t unchecked;     /* tests only: load without the validator, whatever policies the image claims */
     const weft_weight_source *weights; /* NULL: the image may hold seeded weights only */
 } weft_engine_config;
-#define WEFT_ENGINE_CONFIG_INIT {sizeof(weft_engine_config), NULL, "static", 0, 0, 0, 0, 0, 0, NULL}
+#define WEFT_ENGINE_CONFIG_INIT                                                                                        \
+    {                                                                                                                  \
+        sizeof(weft_engine_config), NULL, "static", 0, 0, 0, 0, 0, 0, NULL                                             \
+    }
 
 /* Checks the image, validates it, opens the devices, uploads everything and starts the workers; returns when all have
  * checked in. Work memory is zero. Takes as long as reading the weights takes. The image's bytes are copied.
@@ -127,7 +130,7 @@ WEFT_API void weft_engine_destroy(weft_engine *e);
 WEFT_API void weft_engine_stop(weft_engine *e);
 
 typedef struct weft_engine_info {
-    size_t size;             /* sizeof(weft_engine_info), filled in by the caller */
+    size_t size; /* sizeof(weft_engine_info), filled in by the caller */
     uint32_t n_device, n_variant;
     uint32_t n_worker;       /* all devices */
     uint32_t tasks;          /* a step of variant 0, all devices */
@@ -135,7 +138,7 @@ typedef struct weft_engine_info {
     uint32_t pad;
     uint64_t plan_hash;
     uint64_t weight_bytes, work_bytes; /* all devices */
-    const char *driver;      /* "" where there is none; lives as long as the engine */
+    const char *driver;                /* "" where there is none; lives as long as the engine */
 } weft_engine_info;
 WEFT_API int weft_engine_get_info(const weft_engine *e, weft_engine_info *info);
 
@@ -177,14 +180,17 @@ WEFT_API int weft_engine_poison(weft_engine *e, uint8_t byte);
 #define WEFT_MAX_STEPS_IN_FLIGHT 16u
 
 typedef struct weft_step {
-    size_t size;           /* sizeof(weft_step) */
-    uint32_t variant;      /* of the image */
-    uint32_t rows;         /* rows of the batch that count; 0: all that the variant has */
-    uint32_t deadline_us;  /* instead of the engine's; 0: the engine's */
-    uint32_t payload_bytes;/* at most 3968 */
-    const void *payload;   /* what the plan's ops expect (attention: sequence lengths); NULL if payload_bytes is 0 */
+    size_t size;            /* sizeof(weft_step) */
+    uint32_t variant;       /* of the image */
+    uint32_t rows;          /* rows of the batch that count; 0: all that the variant has */
+    uint32_t deadline_us;   /* instead of the engine's; 0: the engine's */
+    uint32_t payload_bytes; /* at most 3968 */
+    const void *payload;    /* what the plan's ops expect (attention: sequence lengths); NULL if payload_bytes is 0 */
 } weft_step;
-#define WEFT_STEP_INIT {sizeof(weft_step), 0, 0, 0, 0, NULL}
+#define WEFT_STEP_INIT                                                                                                 \
+    {                                                                                                                  \
+        sizeof(weft_step), 0, 0, 0, 0, NULL                                                                            \
+    }
 
 /* Rings the doorbell and returns. Steps run in the order of submission; *seq (may be NULL) names this one in poll and wait.
  * WEFT_EBUSY: 16 are in flight; poll or wait first. WEFT_EABORT: the engine has stopped.                                 */
@@ -202,13 +208,13 @@ WEFT_API int weft_step_wait(weft_engine *e, uint32_t seq);
 
 /* Who stopped the engine, where, waiting for what. Numbers that don't apply are 0xffffffff. */
 typedef struct weft_stop_report {
-    size_t size;        /* sizeof(weft_stop_report), filled in by the caller */
-    const char *cause;  /* "counter", "packet", "future", "gate", "queue", "checkin", "body", "host", "internal" */
+    size_t size;       /* sizeof(weft_stop_report), filled in by the caller */
+    const char *cause; /* "counter", "packet", "future", "gate", "queue", "checkin", "body", "host", "internal" */
     uint32_t device, worker, step, variant, task, counter, expected, seen;
     uint64_t waited_ns;
-    const char *op;     /* name of the task's op, or "" */
-    const char *text;   /* one sentence with all of this, and what every other worker was doing */
-} weft_stop_report;     /* strings live as long as the engine */
+    const char *op;   /* name of the task's op, or "" */
+    const char *text; /* one sentence with all of this, and what every other worker was doing */
+} weft_stop_report;   /* strings live as long as the engine */
 
 /* WEFT_EUSAGE if the engine hasn't stopped. */
 WEFT_API int weft_engine_report(weft_engine *e, weft_stop_report *report);
@@ -218,12 +224,12 @@ WEFT_API int weft_engine_report(weft_engine *e, weft_stop_report *report);
 /* One task as it ran. Times in ns on one clock for all workers of the engine, from its first event. */
 typedef struct weft_event {
     uint32_t step, device, worker, task;
-    const char *kind, *op; /* live as long as the engine */
-    uint64_t pop_ns;    /* taken from the queue */
-    uint64_t ready_ns;  /* its inputs were there */
+    const char *kind, *op;     /* live as long as the engine */
+    uint64_t pop_ns;           /* taken from the queue */
+    uint64_t ready_ns;         /* its inputs were there */
     uint64_t start_ns, end_ns; /* of the body */
-    uint64_t signal_ns; /* all its signals were sent */
-    uint32_t counter;   /* that it waited for last; 0xffffffff: none, or unknown */
+    uint64_t signal_ns;        /* all its signals were sent */
+    uint32_t counter;          /* that it waited for last; 0xffffffff: none, or unknown */
     uint32_t pad;
 } weft_event;
 

@@ -8,7 +8,10 @@
 
 #include <math.h>
 
-enum { MAX_HPK = 64, MAX_DIM = 512 };
+enum {
+    MAX_HPK = 64,
+    MAX_DIM = 512
+};
 
 typedef struct scratch {
     float q[MAX_HPK][MAX_DIM];
@@ -28,8 +31,15 @@ static shape shape_of(const weft_task_ctx *ctx)
 {
     const uint32_t *p = ctx->op->param;
     const weft_step_attn *a = (const weft_step_attn *)ctx->payload;
-    shape s = {ctx->op, p[WEFT_ATTN_HEADS], p[WEFT_ATTN_KV_HEADS], p[WEFT_ATTN_HEAD_DIM],
-               p[WEFT_ATTN_HEADS] / p[WEFT_ATTN_KV_HEADS], p[WEFT_ATTN_MAX_BLOCKS], p[WEFT_ATTN_MAX_PAGES], 0, NULL};
+    shape s = {ctx->op,
+               p[WEFT_ATTN_HEADS],
+               p[WEFT_ATTN_KV_HEADS],
+               p[WEFT_ATTN_HEAD_DIM],
+               p[WEFT_ATTN_HEADS] / p[WEFT_ATTN_KV_HEADS],
+               p[WEFT_ATTN_MAX_BLOCKS],
+               p[WEFT_ATTN_MAX_PAGES],
+               0,
+               NULL};
     if (ctx->step->payload_bytes < sizeof *a) return s;
     s.kv_len = a->kv_len;
     s.n_seq = a->n_seq < 64 ? a->n_seq : 64;
@@ -42,11 +52,13 @@ static void load_token(const shape *s, uint32_t seq, uint32_t h, uint32_t t, uin
 {
     const uint32_t *table = (const uint32_t *)(uintptr_t)s->op->aux;
     const uint8_t *page = (const uint8_t *)(uintptr_t)s->op->w +
-                          weft_attn_page_offset(s->kv_heads, s->dim, table[(uint64_t)seq * s->max_pages + t / 64], h, v);
+                          weft_attn_page_offset(s->kv_heads, s->dim, table[(uint64_t)seq * s->max_pages + t / 64], h,
+                                                v);
     for (uint32_t d = 0; d < s->dim; d += 8) {
         uint16_t half[8];
         memcpy(half, page + weft_attn_element(t % 64, d), 16);
-        for (uint32_t i = 0; i < 8; i++) row[d + i] = weft_half_to_f32(s->op->dtype, half[i]);
+        for (uint32_t i = 0; i < 8; i++)
+            row[d + i] = weft_half_to_f32(s->op->dtype, half[i]);
     }
 }
 
@@ -54,7 +66,8 @@ static void load_q(const shape *s, uint32_t seq, uint32_t h, scratch *w)
 {
     const uint16_t *q = (const uint16_t *)(uintptr_t)s->op->x + ((uint64_t)seq * s->heads + h * s->hpk) * s->dim;
     for (uint32_t j = 0; j < s->hpk; j++)
-        for (uint32_t d = 0; d < s->dim; d++) w->q[j][d] = weft_half_to_f32(s->op->dtype, q[j * s->dim + d]);
+        for (uint32_t d = 0; d < s->dim; d++)
+            w->q[j][d] = weft_half_to_f32(s->op->dtype, q[j * s->dim + d]);
 }
 
 /* Eight lanes, so that the compiler may vectorise a sum whose order is fixed. */
@@ -62,13 +75,15 @@ static float dot(const float *a, const float *b, uint32_t n)
 {
     float lane[8] = {0};
     for (uint32_t i = 0; i < n; i += 8)
-        for (uint32_t j = 0; j < 8; j++) lane[j] += a[i + j] * b[i + j];
+        for (uint32_t j = 0; j < 8; j++)
+            lane[j] += a[i + j] * b[i + j];
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
 static void run_unit(const shape *s, uint32_t seq, uint32_t h, uint32_t block, scratch *w)
 {
-    uint32_t t0 = block * WEFT_ATTN_BLOCK, left = s->kv_len[seq] - t0, n = left < WEFT_ATTN_BLOCK ? left : WEFT_ATTN_BLOCK;
+    uint32_t t0 = block * WEFT_ATTN_BLOCK, left = s->kv_len[seq] - t0,
+             n = left < WEFT_ATTN_BLOCK ? left : WEFT_ATTN_BLOCK;
     float scale = 1.44269504f / sqrtf((float)s->dim);
     float *m = (float *)(uintptr_t)s->op->partial +
                weft_attn_unit(s->kv_heads, s->max_blocks, seq, h, block) * weft_attn_unit_floats(s->hpk, s->dim);
@@ -91,7 +106,8 @@ static void run_unit(const shape *s, uint32_t seq, uint32_t h, uint32_t block, s
         for (uint32_t j = 0; j < s->hpk; j++) {
             float p = exp2f(w->p[j][t] - m[j]);
             l[j] += p;
-            for (uint32_t d = 0; d < s->dim; d++) o[j * s->dim + d] += p * w->row[d];
+            for (uint32_t d = 0; d < s->dim; d++)
+                o[j * s->dim + d] += p * w->row[d];
         }
     }
 }
@@ -100,7 +116,8 @@ int weft__body_attn(const weft_task_ctx *ctx)
 {
     shape s = shape_of(ctx);
     uint64_t total = 0, share = ctx->t->tile[0], shares = ctx->t->tile[1], first = 0;
-    for (uint32_t seq = 0; seq < s.n_seq; seq++) total += (uint64_t)s.kv_len[seq] * s.kv_heads;
+    for (uint32_t seq = 0; seq < s.n_seq; seq++)
+        total += (uint64_t)s.kv_len[seq] * s.kv_heads;
     uint64_t begin = share * total / shares, end = (share + 1) * total / shares;
     for (uint32_t seq = 0; seq < s.n_seq; seq++) {
         uint32_t len = s.kv_len[seq];
@@ -121,15 +138,18 @@ static void combine(const shape *s, uint32_t seq, uint32_t h, uint32_t j, float 
     const float *unit = (const float *)(uintptr_t)s->op->partial +
                         weft_attn_unit(s->kv_heads, s->max_blocks, seq, h, 0) * unit_floats;
     float m = -INFINITY, l = 0;
-    for (uint32_t b = 0; b < blocks; b++) m = fmaxf(m, unit[b * unit_floats + j]);
+    for (uint32_t b = 0; b < blocks; b++)
+        m = fmaxf(m, unit[b * unit_floats + j]);
     memset(o, 0, s->dim * sizeof *o);
     for (uint32_t b = 0; b < blocks; b++) {
         const float *u = unit + b * unit_floats, *v = u + 2 * s->hpk + j * s->dim;
         float f = exp2f(u[j] - m);
         l += f * u[s->hpk + j];
-        for (uint32_t d = 0; d < s->dim; d++) o[d] += f * v[d];
+        for (uint32_t d = 0; d < s->dim; d++)
+            o[d] += f * v[d];
     }
-    for (uint32_t d = 0; d < s->dim && l > 0; d++) o[d] /= l;
+    for (uint32_t d = 0; d < s->dim && l > 0; d++)
+        o[d] /= l;
 }
 
 int weft__body_attn_combine(const weft_task_ctx *ctx)

@@ -23,7 +23,8 @@ static int load_residual(const weft_task_ctx *ctx, uint32_t row, uint32_t col, u
     }
     uint32_t mp = weft_packet_rows(op->m), mask = 0, words[8];
     uint64_t first = weft_packet_index(mp, row, col); /* 16 aligned columns are one run of 8 packets */
-    for (uint32_t j = 0; j < n; j += 2) mask |= 1u << (weft_packet_index(mp, row, col + j) - first);
+    for (uint32_t j = 0; j < n; j += 2)
+        mask |= 1u << (weft_packet_index(mp, row, col + j) - first);
     if (ctx->calls->packets(ctx->worker, op->pk_aux, first, mask, words)) return 1;
     for (uint32_t j = 0; j < n; j++) {
         uint32_t word = words[weft_packet_index(mp, row, col + j) - first];
@@ -38,20 +39,25 @@ static int apply(const weft_task_ctx *ctx, uint32_t row, uint32_t col, uint32_t 
     const float *bias = (const float *)(uintptr_t)op->aux;
     switch (op->epilogue) {
     case WEFT_EPI_GATED_SILU:
-        for (uint32_t j = 0; j < n; j++) o[j] = silu(v[j]) * v[8 + j];
+        for (uint32_t j = 0; j < n; j++)
+            o[j] = silu(v[j]) * v[8 + j];
         return 0;
     case WEFT_EPI_RESIDUAL:
         if (load_residual(ctx, row, col, n, o)) return 1;
-        for (uint32_t j = 0; j < n; j++) o[j] += v[j];
+        for (uint32_t j = 0; j < n; j++)
+            o[j] += v[j];
         return 0;
     case WEFT_EPI_BIAS:
-        for (uint32_t j = 0; j < n; j++) o[j] = v[j] + bias[col + j];
+        for (uint32_t j = 0; j < n; j++)
+            o[j] = v[j] + bias[col + j];
         return 0;
     case WEFT_EPI_SILU:
-        for (uint32_t j = 0; j < n; j++) o[j] = silu(v[j]);
+        for (uint32_t j = 0; j < n; j++)
+            o[j] = silu(v[j]);
         return 0;
     case WEFT_EPI_GELU:
-        for (uint32_t j = 0; j < n; j++) o[j] = gelu(v[j]);
+        for (uint32_t j = 0; j < n; j++)
+            o[j] = gelu(v[j]);
         return 0;
     default: memcpy(o, v, n * sizeof *o); return 0;
     }
@@ -66,7 +72,8 @@ int weft__store_group(const weft_task_ctx *ctx, uint32_t row, uint32_t group, co
     float o[16];
     if (apply(ctx, row, col, n, v, o)) return 1;
     uint16_t h[16] = {0}; /* the second half of an odd last packet is 0 */
-    for (uint32_t j = 0; j < n; j++) h[j] = weft_f32_to_half(op->dtype, o[j]);
+    for (uint32_t j = 0; j < n; j++)
+        h[j] = weft_f32_to_half(op->dtype, o[j]);
     if (op->out) {
         uint8_t *out = (uint8_t *)(uintptr_t)op->out;
         for (uint32_t j = 0; j < n; j++)

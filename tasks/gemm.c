@@ -73,9 +73,11 @@ static int gather_packets(const weft_task_ctx *ctx, uint32_t row, uint32_t kb, u
     uint32_t mp = weft_packet_rows(op->m), words[8];
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t col = kb * 64 + i * 16, mask = 0;
-        for (uint32_t j = 0; j < 8; j++) mask |= (uint32_t)(col + 8 * (j % 2) + 2 * (j / 2) < op->k) << j;
+        for (uint32_t j = 0; j < 8; j++)
+            mask |= (uint32_t)(col + 8 * (j % 2) + 2 * (j / 2) < op->k) << j;
         if (ctx->calls->packets(ctx->worker, op->pk_x, weft_packet_index(mp, row, col), mask, words)) return 1;
-        for (uint32_t j = 0; j < 8; j++) memcpy(&h[i * 16 + 8 * (j % 2) + 2 * (j / 2)], &words[j], 4);
+        for (uint32_t j = 0; j < 8; j++)
+            memcpy(&h[i * 16 + 8 * (j % 2) + 2 * (j / 2)], &words[j], 4);
     }
     return 0;
 }
@@ -84,10 +86,13 @@ static void to_f32(const weft_op_rt *op, uint32_t kb, const uint16_t h[64], floa
 {
     uint32_t left = op->k - kb * 64, n = left < 64 ? left : 64;
     if (op->dtype == WEFT_FP16)
-        for (uint32_t c = 0; c < n; c++) x[c] = weft_fp16_to_f32(h[c]);
+        for (uint32_t c = 0; c < n; c++)
+            x[c] = weft_fp16_to_f32(h[c]);
     else
-        for (uint32_t c = 0; c < n; c++) x[c] = weft_bf16_to_f32(h[c]);
-    for (uint32_t c = n; c < 64; c++) x[c] = 0; /* padding of W is 0, but 0 times a NaN isn't */
+        for (uint32_t c = 0; c < n; c++)
+            x[c] = weft_bf16_to_f32(h[c]);
+    for (uint32_t c = n; c < 64; c++)
+        x[c] = 0; /* padding of W is 0, but 0 times a NaN isn't */
 }
 
 /* Blocks kb .. kb+n of all rows into s->x, and their squares into s->squares. */
@@ -104,7 +109,8 @@ static int load_x(const weft_task_ctx *ctx, scratch *s, const tile *t, uint32_t 
                 return 1;
             to_f32(op, kb + b, h, x);
             if (!(op->flags & WEFT_OP_NORM)) continue;
-            for (uint32_t c = 0; c < 64; c++) s->squares[row].lane[c % 8] += x[c] * x[c];
+            for (uint32_t c = 0; c < 64; c++)
+                s->squares[row].lane[c % 8] += x[c] * x[c];
         }
     }
     return 0;
@@ -120,13 +126,13 @@ static void multiply(scratch *s, const tile *t, const weft_op_rt *op, uint32_t k
             uint32_t rows = t->rows - row < ROW_BLOCK ? t->rows - row : ROW_BLOCK;
 #ifdef WEFT_DOT_AVX2
             if (__builtin_cpu_supports("avx2")) {
-                dot_run_avx2(op->dtype, w + (t->g0 + g) * group_bytes, n, s->x + row * t->x_stride,
-                             t->x_stride, s->acc[g][row / ROW_BLOCK], rows);
+                dot_run_avx2(op->dtype, w + (t->g0 + g) * group_bytes, n, s->x + row * t->x_stride, t->x_stride,
+                             s->acc[g][row / ROW_BLOCK], rows);
                 continue;
             }
 #endif
-            dot_run_base(op->dtype, w + (t->g0 + g) * group_bytes, n, s->x + row * t->x_stride,
-                             t->x_stride, s->acc[g][row / ROW_BLOCK], rows);
+            dot_run_base(op->dtype, w + (t->g0 + g) * group_bytes, n, s->x + row * t->x_stride, t->x_stride,
+                         s->acc[g][row / ROW_BLOCK], rows);
         }
     }
 }
@@ -145,7 +151,8 @@ static int store(const weft_task_ctx *ctx, scratch *s, const tile *t)
         if (op->flags & WEFT_OP_NORM) scale = 1.0f / sqrtf(total(&s->squares[row]) / (float)op->k + op->eps);
         for (uint32_t g = 0; g < t->ng; g++) {
             float v[16];
-            for (uint32_t r = 0; r < 16; r++) v[r] = total(&s->acc[g][row / ROW_BLOCK][r][row % ROW_BLOCK]) * scale;
+            for (uint32_t r = 0; r < 16; r++)
+                v[r] = total(&s->acc[g][row / ROW_BLOCK][r][row % ROW_BLOCK]) * scale;
             if (op->flags & WEFT_OP_PARTIAL) {
                 float *partial = (float *)(uintptr_t)op->partial;
                 uint32_t split = t->kb0 / op->split_kb;
@@ -166,7 +173,8 @@ static int gemm(const weft_task_ctx *ctx)
     t.rows = weft_rows_of(op, ctx->step, t.m0, op->m_tile < MAX_ROWS ? op->m_tile : MAX_ROWS);
     if (t.rows == 0) return 0;
     scratch *s = ctx->scratch;
-    for (uint32_t g = 0; g < t.ng; g++) memset(s->acc[g], 0, weft_div_up(t.rows, ROW_BLOCK) * sizeof s->acc[g][0]);
+    for (uint32_t g = 0; g < t.ng; g++)
+        memset(s->acc[g], 0, weft_div_up(t.rows, ROW_BLOCK) * sizeof s->acc[g][0]);
     memset(s->squares, 0, t.rows * sizeof(sum8));
     uint32_t fit = (X_FLOATS / t.rows - X_PAD) / 64, chunk = t.nkb < fit ? t.nkb : fit;
     t.x_stride = chunk * 64 + X_PAD;

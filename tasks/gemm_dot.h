@@ -36,7 +36,8 @@ DOT_INLINE void DOT(dot_atoms)(uint32_t dtype, const uint8_t *w, uint32_t n, con
                                sum8 (*acc)[ROW_BLOCK], uint32_t rows)
 {
     for (uint32_t b = 0; b < n; b++, w += WEFT_ATOM_BYTES, x += 64)
-        for (uint32_t r = 0; r < 16; r++) DOT(dot_block)(dtype, w + r * 128, r & 7, x, x_stride, acc[r], rows);
+        for (uint32_t r = 0; r < 16; r++)
+            DOT(dot_block)(dtype, w + r * 128, r & 7, x, x_stride, acc[r], rows);
 }
 
 /* One group of 16 rows of W, a run of n atoms at w, against `rows` rows of x. */

@@ -14,7 +14,8 @@ int weft__body_nop(const weft_task_ctx *ctx)
 {
     if (ctx->t->cost_ns == 0) return 0;
     uint64_t start = ctx->calls->now_ns(ctx->worker);
-    while (ctx->calls->now_ns(ctx->worker) - start < ctx->t->cost_ns) continue;
+    while (ctx->calls->now_ns(ctx->worker) - start < ctx->t->cost_ns)
+        continue;
     return 0;
 }
 
@@ -24,7 +25,9 @@ int weft__body_mix(const weft_task_ctx *ctx)
     const uint32_t *arg = (const uint32_t *)(uintptr_t)ctx->q->args + ctx->t->tile[0];
     const uint32_t *own = (const uint32_t *)(uintptr_t)ctx->dev->work[ctx->dev->device];
     uint32_t h = *arg++;
-    for (uint32_t n = *arg++; n > 0; n--) h = weft_mix_step(h, own[*arg++]);
-    for (uint32_t n = *arg++; n > 0; n--, arg += 2) ((uint32_t *)(uintptr_t)ctx->dev->work[arg[0]])[arg[1]] = h;
+    for (uint32_t n = *arg++; n > 0; n--)
+        h = weft_mix_step(h, own[*arg++]);
+    for (uint32_t n = *arg++; n > 0; n--, arg += 2)
+        ((uint32_t *)(uintptr_t)ctx->dev->work[arg[0]])[arg[1]] = h;
     return 0;
 }

@@ -14,7 +14,8 @@ int weft__body_reduce(const weft_task_ctx *ctx)
             float v[16] = {0};
             for (uint32_t s = 0; s < op->n_split; s++) {
                 const float *p = partial + weft_partial_index(op->m, op->n, s, row, g * 16);
-                for (uint32_t j = 0; j < 16; j++) v[j] += p[j];
+                for (uint32_t j = 0; j < 16; j++)
+                    v[j] += p[j];
             }
             if (weft__store_group(ctx, row, g, v)) return 1;
         }

@@ -8,7 +8,8 @@
 #include <string>
 #include <thread>
 
-namespace {
+namespace
+{
 
 const char *const policies[] = {"static", "fifo", "push", "steal", "priority"};
 constexpr uint32_t DEADLINE_US = 200000;
@@ -35,7 +36,8 @@ void make_layers(Image &img, uint32_t n_device, uint32_t layers, uint32_t wide, 
     }
     weft__plan_options o = weft__plan_defaults();
     o.n_device = n_device;
-    for (uint32_t d = 0; d < n_device; d++) o.workers[d] = 2;
+    for (uint32_t d = 0; d < n_device; d++)
+        o.workers[d] = 2;
     ASSERT_EQ(weft__plan(g, &o, &img.bytes, &img.size, nullptr), 0) << weft__error();
     weft__graph_free(g);
 }
@@ -43,7 +45,8 @@ void make_layers(Image &img, uint32_t n_device, uint32_t layers, uint32_t wide, 
 weft_engine *start(const Image &img, const char *devices, const char *queue, uint32_t unchecked = 1)
 {
     weft_engine_config c = WEFT_ENGINE_CONFIG_INIT;
-    c.devices = devices, c.queue = queue, c.unchecked = unchecked, c.deadline_us = DEADLINE_US, c.counter_base = 0xfffffffeu;
+    c.devices = devices, c.queue = queue, c.unchecked = unchecked, c.deadline_us = DEADLINE_US,
+    c.counter_base = 0xfffffffeu;
     weft_engine *e = nullptr;
     EXPECT_EQ(weft_engine_create(img.bytes, img.size, &c, &e), 0) << weft_last_error();
     return e;
@@ -99,7 +102,8 @@ TEST(Abort, ReportNamesWhereItBegan)
         weft_engine *e = start(img, "cpu:2x2", queue);
         weft_stop_report r = run_into_the_wall(e);
         std::string text = r.text;
-        EXPECT_NE(text.find("of cpu:1: 2 of 3 arrivals, though all 2 producers (such as task"), std::string::npos) << text;
+        EXPECT_NE(text.find("of cpu:1: 2 of 3 arrivals, though all 2 producers (such as task"), std::string::npos)
+            << text;
         weft_engine_destroy(e);
     }
 }
@@ -218,7 +222,8 @@ TEST(Abort, NoFalseAlarm)
     dag_limits l = {};
     l.max_tasks = 48;
     l.deadline_us = 2000000;
-    for (uint64_t seed = 0; seed < n; seed++) ASSERT_EQ(dag_run(7000000 + seed, &l), 0) << weft__error();
+    for (uint64_t seed = 0; seed < n; seed++)
+        ASSERT_EQ(dag_run(7000000 + seed, &l), 0) << weft__error();
 }
 
 } // namespace

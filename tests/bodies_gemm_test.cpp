@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 #include <random>
 
-namespace {
+namespace
+{
 
 constexpr double BF16_BAR = 5e-3, FP16_BAR = 1e-3;
 
@@ -13,8 +14,9 @@ void check(const GemmCase &c, weft_body *body = weft__body_gemm_stream)
     BodyBench b(c);
     ASSERT_EQ(b.run_all(body), 0);
     double bar = c.dtype == WEFT_FP16 ? FP16_BAR : BF16_BAR;
-    EXPECT_LE(b.error(), bar) << "m " << c.m << " n " << c.n << " k " << c.k << " x " << c.x_layout << " out " << c.out_layout
-                              << " epilogue " << c.epilogue << " flags " << c.flags << " splits " << c.splits;
+    EXPECT_LE(b.error(), bar) << "m " << c.m << " n " << c.n << " k " << c.k << " x " << c.x_layout << " out "
+                              << c.out_layout << " epilogue " << c.epilogue << " flags " << c.flags << " splits "
+                              << c.splits;
     EXPECT_EQ(b.stray_bytes(), 0u) << "m " << c.m << " n " << c.n << " out " << c.out_layout;
 }
 
@@ -115,14 +117,16 @@ TEST(BodiesGemm, BitsDontDependOnCompanyOrTiles)
     BodyBench a(one), b(many);
     ASSERT_EQ(a.run_all(weft__body_gemm_stream), 0);
     ASSERT_EQ(b.run_all(weft__body_gemm_stream), 0);
-    for (uint32_t i = 0; i < 128; i++) ASSERT_EQ(weft_f32_bits(a.got(0, i)), weft_f32_bits(b.got(0, i)));
+    for (uint32_t i = 0; i < 128; i++)
+        ASSERT_EQ(weft_f32_bits(a.got(0, i)), weft_f32_bits(b.got(0, i)));
 }
 
 /* Every 16-bit number through the conversions, and all roundings of fp16 near a tie. */
 TEST(BodiesHalf, ConversionsRoundTripAndRoundToEven)
 {
     for (uint32_t h = 0; h < 65536; h++) {
-        uint32_t fp16_special = (h & 0x7c00) == 0x7c00 && (h & 0x3ff), bf16_special = (h & 0x7f80) == 0x7f80 && (h & 0x7f);
+        uint32_t fp16_special = (h & 0x7c00) == 0x7c00 && (h & 0x3ff),
+                 bf16_special = (h & 0x7f80) == 0x7f80 && (h & 0x7f);
         if (!fp16_special) {
             ASSERT_EQ(weft_f32_to_fp16(weft_fp16_to_f32((uint16_t)h)), h);
         }

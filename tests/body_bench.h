@@ -24,7 +24,8 @@ struct GemmCase {
 struct Buffer {
     uint8_t *p;
     uint64_t bytes;
-    explicit Buffer(uint64_t n, uint8_t fill = 0xff) : p((uint8_t *)aligned_alloc(4096, (n + 4096) / 4096 * 4096)), bytes(n)
+    explicit Buffer(uint64_t n, uint8_t fill = 0xff)
+        : p((uint8_t *)aligned_alloc(4096, (n + 4096) / 4096 * 4096)), bytes(n)
     {
         memset(p, fill, (n + 4096) / 4096 * 4096);
     }
@@ -92,14 +93,18 @@ struct BodyBench {
                 xv.push_back(put(x, c.x_layout, c.m, c.k, r, i, weft_seeded(c.seed, r, i, 1.0f)));
         for (uint32_t r = 0; r < c.n; r++)
             for (uint32_t i = 0; i < c.k; i++)
-                wv.push_back(put(w, WEFT_LAYOUT_ATOM, c.n, c.k, r, i, weft_seeded(c.seed + 1, r, i, sqrtf(3.0f / (float)c.k))));
+                wv.push_back(
+                    put(w, WEFT_LAYOUT_ATOM, c.n, c.k, r, i, weft_seeded(c.seed + 1, r, i, sqrtf(3.0f / (float)c.k))));
         for (uint32_t r = 0; r < c.m; r++)
             for (uint32_t i = 0; i < out_cols; i++)
                 auxv.push_back(put(aux, c.out_layout, c.m, out_cols, r, i, weft_seeded(c.seed + 2, r, i, 1.0f)));
-        for (uint32_t i = 0; i < c.n; i++) ((float *)bias.p)[i] = weft_seeded(c.seed + 3, 0, i, 1.0f);
+        for (uint32_t i = 0; i < c.n; i++)
+            ((float *)bias.p)[i] = weft_seeded(c.seed + 3, 0, i, 1.0f);
         for (uint32_t r = 0; r < c.m && c.m <= 8; r++) {
-            for (uint32_t i = 0; i < c.k; i++) put_packet_value(pk_x, c.m, r, i, xv[(size_t)r * c.k + i]);
-            for (uint32_t i = 0; i < out_cols; i++) put_packet_value(pk_aux, c.m, r, i, auxv[(size_t)r * out_cols + i]);
+            for (uint32_t i = 0; i < c.k; i++)
+                put_packet_value(pk_x, c.m, r, i, xv[(size_t)r * c.k + i]);
+            for (uint32_t i = 0; i < out_cols; i++)
+                put_packet_value(pk_aux, c.m, r, i, auxv[(size_t)r * out_cols + i]);
         }
         /* What comes as packets must not be read from memory. */
         if (c.flags & WEFT_OP_X_PACKET) memset(x.p, 0xff, x.bytes);
@@ -109,10 +114,12 @@ struct BodyBench {
     double sum(uint32_t r, uint32_t row) const
     {
         double s = 0;
-        for (uint32_t i = 0; i < c.k; i++) s += xv[(size_t)r * c.k + i] * wv[(size_t)row * c.k + i];
+        for (uint32_t i = 0; i < c.k; i++)
+            s += xv[(size_t)r * c.k + i] * wv[(size_t)row * c.k + i];
         if (!(c.flags & WEFT_OP_NORM)) return s;
         double squares = 0;
-        for (uint32_t i = 0; i < c.k; i++) squares += xv[(size_t)r * c.k + i] * xv[(size_t)r * c.k + i];
+        for (uint32_t i = 0; i < c.k; i++)
+            squares += xv[(size_t)r * c.k + i] * xv[(size_t)r * c.k + i];
         return s / std::sqrt(squares / c.k + (double)op.eps);
     }
 
@@ -161,7 +168,8 @@ struct BodyBench {
                 mine[at] = mine[at + 1] = 1;
             }
         uint64_t n = 0;
-        for (uint64_t i = 0; i < out.bytes; i++) n += !mine[i] && out.p[i] != 0xff;
+        for (uint64_t i = 0; i < out.bytes; i++)
+            n += !mine[i] && out.p[i] != 0xff;
         return n;
     }
 
@@ -196,7 +204,8 @@ struct BodyBench {
         for (uint32_t m0 = 0; m0 < c.m; m0 += c.m_tile)
             for (uint32_t g = 0; g < ng; g += c.groups)
                 for (uint32_t k0 = 0; k0 < kb; k0 += op.split_kb) {
-                    uint32_t nk = kb - k0 < op.split_kb ? kb - k0 : op.split_kb, n = ng - g < c.groups ? ng - g : c.groups;
+                    uint32_t nk = kb - k0 < op.split_kb ? kb - k0 : op.split_kb,
+                             n = ng - g < c.groups ? ng - g : c.groups;
                     if (run(gemm, m0, g, n, k0 | nk << 16)) return 1;
                 }
         if (!(c.flags & WEFT_OP_PARTIAL)) return 0;

@@ -19,13 +19,13 @@
 #include <string.h>
 
 typedef struct dag_limits { /* zero: the defaults in brackets */
-    uint32_t max_tasks;   /* [512] */
-    uint32_t max_devices; /* [8] */
-    uint32_t max_workers; /* per device [3] */
-    uint32_t max_steps;   /* [4] */
-    uint32_t policies;    /* bit p: policy p may be chosen [all five] */
-    const char *devices;  /* a spec to run on instead of cpu:NxW; it opens exactly max_devices devices */
-    uint32_t deadline_us; /* [20 s] */
+    uint32_t max_tasks;     /* [512] */
+    uint32_t max_devices;   /* [8] */
+    uint32_t max_workers;   /* per device [3] */
+    uint32_t max_steps;     /* [4] */
+    uint32_t policies;      /* bit p: policy p may be chosen [all five] */
+    const char *devices;    /* a spec to run on instead of cpu:NxW; it opens exactly max_devices devices */
+    uint32_t deadline_us;   /* [20 s] */
 } dag_limits;
 
 typedef struct dag_case {
@@ -60,7 +60,8 @@ static inline dag_case dag_make(uint64_t seed, const dag_limits *l)
     c.n_step = 1 + dag_next(&r, dag_or(l->max_steps, 4));
     /* Small graphs are as good at finding races, and many more of them run in the same time. */
     c.n_task = 2 + dag_next(&r, dag_next(&r, 4) ? (max_tasks < 64 ? max_tasks - 1 : 63) : max_tasks - 1);
-    do c.policy = dag_next(&r, WEFT_POLICY_COUNT);
+    do
+        c.policy = dag_next(&r, WEFT_POLICY_COUNT);
     while (!(policies >> c.policy & 1));
     c.base = 0u - dag_next(&r, 2 * c.n_task); /* just below the wrap */
     c.join = dag_next(&r, 2);
@@ -71,9 +72,9 @@ static inline dag_case dag_make(uint64_t seed, const dag_limits *l)
 
 static inline void dag_print(const dag_case *c, char *to, size_t size)
 {
-    snprintf(to, size, "seed %llu: %u tasks, %u devices x %u workers, %u steps, %s, base 0x%08x%s%s", (unsigned long long)c->seed,
-             c->n_task, c->n_device, c->n_worker, c->n_step, dag_policy_name(c->policy), c->base, c->join ? ", join" : "",
-             c->poison_each ? ", poisoned each step" : "");
+    snprintf(to, size, "seed %llu: %u tasks, %u devices x %u workers, %u steps, %s, base 0x%08x%s%s",
+             (unsigned long long)c->seed, c->n_task, c->n_device, c->n_worker, c->n_step, dag_policy_name(c->policy),
+             c->base, c->join ? ", join" : "", c->poison_each ? ", poisoned each step" : "");
 }
 
 static inline int dag_graph(const dag_case *c, weft__graph **out)
@@ -84,7 +85,8 @@ static inline int dag_graph(const dag_case *c, weft__graph **out)
         uint32_t in[5], n = i ? dag_next(&r, i < 5 ? i + 1 : 6) : 0, n_in = 0;
         for (uint32_t j = 0; j < n; j++) { /* near ones mostly: long chains and wide fronts both occur */
             uint32_t pick = dag_next(&r, 3) && i > 8 ? i - 1 - dag_next(&r, 8) : dag_next(&r, i), seen = 0;
-            for (uint32_t k = 0; k < n_in; k++) seen |= in[k] == pick;
+            for (uint32_t k = 0; k < n_in; k++)
+                seen |= in[k] == pick;
             if (!seen) in[n_in++] = pick;
         }
         status = weft__graph_mix(*out, dag_next(&r, c->n_device), weft_hash(c->seed, i, 23), in, n_in, c->join, NULL);
@@ -97,7 +99,8 @@ static inline int dag_image(const dag_case *c, const weft__graph *g, void **byte
 {
     weft__plan_options o = weft__plan_defaults();
     o.n_device = c->n_device;
-    for (uint32_t d = 0; d < c->n_device; d++) o.workers[d] = c->n_worker;
+    for (uint32_t d = 0; d < c->n_device; d++)
+        o.workers[d] = c->n_worker;
     o.order = c->order;
     o.seed = c->seed;
     return weft__plan(g, &o, bytes, size, NULL);
@@ -125,13 +128,15 @@ static inline int dag_compare(const dag_case *c, const weft__graph *g, weft_engi
     if (!status) status = weft__graph_mix_values(g, want);
     if (!status) status = weft_tensor_read(e, "out", got, c->n_task * sizeof *got);
     for (uint32_t i = 0; i < c->n_task && !status; i++)
-        if (got[i] != want[i]) status = weft__fail(WEFT_EWRONG, "op %u gave 0x%08x, expected 0x%08x", i, got[i], want[i]);
+        if (got[i] != want[i])
+            status = weft__fail(WEFT_EWRONG, "op %u gave 0x%08x, expected 0x%08x", i, got[i], want[i]);
     free(want);
     free(got);
     return status;
 }
 
-static inline int dag_run_image(const dag_case *c, const dag_limits *l, const weft__graph *g, const void *bytes, uint64_t size)
+static inline int dag_run_image(const dag_case *c, const dag_limits *l, const weft__graph *g, const void *bytes,
+                                uint64_t size)
 {
     char spec[32];
     snprintf(spec, sizeof spec, "cpu:%ux%u", c->n_device, c->n_worker);

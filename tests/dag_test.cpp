@@ -5,7 +5,8 @@
 #include <chrono>
 #include <gtest/gtest.h>
 
-namespace {
+namespace
+{
 
 void run_many(uint32_t policies, uint64_t first_seed)
 {

@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace
+{
 
 const char *const policies[] = {"static", "fifo", "push", "steal", "priority"};
 
@@ -27,7 +28,8 @@ struct Chain {
         weft__chain c = {widths.data(), (uint32_t)widths.size(), 1, m, dtype, 7, epilogue};
         EXPECT_EQ(weft__graph_chain(&c, &g), 0) << weft_last_error();
         for (uint32_t r = 0; r < m; r++)
-            for (uint32_t i = 0; i < widths[0]; i++) x.push_back(weft_seeded(99, r, i, 1.0f));
+            for (uint32_t i = 0; i < widths[0]; i++)
+                x.push_back(weft_seeded(99, r, i, 1.0f));
         want.resize((size_t)m * widths.back());
         EXPECT_EQ(weft__reference_rows(g, nullptr, x.data(), m, nullptr, want.data()), 0) << weft_last_error();
     }
@@ -42,7 +44,8 @@ struct Planned {
     {
         weft__plan_options o = weft__plan_defaults();
         o.n_device = n_device, o.strategy = strategy, o.tp = tp;
-        for (uint32_t d = 0; d < n_device; d++) o.workers[d] = workers;
+        for (uint32_t d = 0; d < n_device; d++)
+            o.workers[d] = workers;
         return weft__plan(c.g, &o, &bytes, &size, nullptr);
     }
 };
@@ -86,13 +89,15 @@ TEST(Engine, ChainsUnderEveryStrategyPolicyAndMachine)
             for (uint32_t strategy = 0; strategy < WEFT__STRATEGY_COUNT; strategy++) {
                 Planned p;
                 if (strategy == WEFT__CTA_TP && m.devices % 2) continue;
-                ASSERT_EQ(p.plan(c, m.devices, m.workers, strategy, strategy == WEFT__CTA_TP ? 2 : 0), 0) << weft_last_error();
+                ASSERT_EQ(p.plan(c, m.devices, m.workers, strategy, strategy == WEFT__CTA_TP ? 2 : 0), 0)
+                    << weft_last_error();
                 std::vector<float> first;
                 for (const char *queue : policies) {
                     weft_engine *e = create(p, m.spec, queue);
                     ASSERT_NE(e, nullptr);
                     std::vector<float> out = run(e, c, 2);
-                    std::string what = std::string(m.spec) + " " + weft__strategy_name(strategy) + " " + queue + " m " + std::to_string(c.m);
+                    std::string what = std::string(m.spec) + " " + weft__strategy_name(strategy) + " " + queue + " m " +
+                                       std::to_string(c.m);
                     EXPECT_LE(weft__relative_error(out.data(), c.want.data(), out.size()), 5e-3) << what;
                     if (first.empty()) first = out;
                     EXPECT_EQ(out, first) << what << ": other bits than under static";
@@ -137,7 +142,8 @@ TEST(Engine, SixteenStepsInFlightAndNoMore)
     weft_engine *e = create(p, "cpu:1x1", "static", 0, 16);
     weft_step s = WEFT_STEP_INIT;
     uint32_t seq = 0;
-    for (uint32_t i = 0; i < 15; i++) ASSERT_EQ(weft_step_submit(e, &s, &seq), 0);
+    for (uint32_t i = 0; i < 15; i++)
+        ASSERT_EQ(weft_step_submit(e, &s, &seq), 0);
     int done;
     ASSERT_EQ(weft_step_poll(e, 1, &done), 0);
     EXPECT_EQ(done, 0) << "a oneshot engine starts with its last step";

@@ -15,7 +15,11 @@
 #undef realloc
 #undef free
 
-enum class Weak { NONE, ACQUIRE, RELEASE };
+enum class Weak {
+    NONE,
+    ACQUIRE,
+    RELEASE
+};
 
 struct Weakening {
     const char *site = "";

@@ -7,7 +7,8 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__) || !__has_include(<relacy/relacy.hpp>)
 TEST(Protocol, ModelChecking)
 {
-    GTEST_SKIP() << "needs Relacy (Debian: relacy-dev) and gcc without sanitizers: clang 14 and they don't bear its fibers";
+    GTEST_SKIP()
+        << "needs Relacy (Debian: relacy-dev) and gcc without sanitizers: clang 14 and they don't bear its fibers";
 }
 #else
 
@@ -18,7 +19,8 @@ TEST(Protocol, ModelChecking)
 #include <ostream>
 #include <vector>
 
-namespace {
+namespace
+{
 
 constexpr uint32_t BASE = 0xfffffffeu; /* every count wraps */
 
@@ -27,7 +29,8 @@ void pause_thread() { rl::yield(1, RL_INFO); }
 void await_counter(const weft_w32 &word, uint32_t target)
 {
     uint32_t seen;
-    while (!weft_counter_ready(&word, target, &seen)) pause_thread();
+    while (!weft_counter_ready(&word, target, &seen))
+        pause_thread();
 }
 
 /* Two producers, one consumer, one counter. */
@@ -55,7 +58,8 @@ struct Push : rl::test_suite<Push, 4> {
     void before()
     {
         a.init("counter", BASE), b.init("counter", BASE), pending.init("pending", 0), tail.init("tail", BASE);
-        for (uint32_t t = BASE; t != BASE + 2; t++) ring[t & 1].init("slot", weft_packet(0, t - 2));
+        for (uint32_t t = BASE; t != BASE + 2; t++)
+            ring[t & 1].init("slot", weft_packet(0, t - 2));
     }
     void thread(unsigned i)
     {
@@ -66,7 +70,8 @@ struct Push : rl::test_suite<Push, 4> {
             return;
         }
         uint32_t task;
-        while (!weft_ring_poll(ring, 1, BASE, &task)) pause_thread();
+        while (!weft_ring_poll(ring, 1, BASE, &task))
+            pause_thread();
         RL_ASSERT(task == 5 && data[0](RL_INFO) + data[1](RL_INFO) + data[2](RL_INFO) == 3);
     }
 };
@@ -80,7 +85,8 @@ struct TryPop : rl::test_suite<TryPop, 4> {
     void before()
     {
         head.init("head", BASE), tail.init("tail", BASE);
-        for (uint32_t t = BASE; t != BASE + 2; t++) ring[t & 1].init("slot", weft_packet(0, t - 2));
+        for (uint32_t t = BASE; t != BASE + 2; t++)
+            ring[t & 1].init("slot", weft_packet(0, t - 2));
         taken[0](RL_INFO) = taken[1](RL_INFO) = 0;
     }
     void thread(unsigned i)
@@ -109,7 +115,8 @@ struct Gate : rl::test_suite<Gate, 4> {
     rl::var<int> remote, local, out;
     void before()
     {
-        done.init("done", BASE), finished.init("finished", 0), completed.init("completed", 0), counter.init("signal", BASE);
+        done.init("done", BASE), finished.init("finished", 0), completed.init("completed", 0),
+            counter.init("signal", BASE);
         remote(RL_INFO) = local(RL_INFO) = out(RL_INFO) = 0;
     }
     void worker(unsigned i)
@@ -138,7 +145,8 @@ struct Gate : rl::test_suite<Gate, 4> {
     }
     void host()
     {
-        while (!weft_reached(weft_ld_acquire_sys(&completed), 1)) pause_thread();
+        while (!weft_reached(weft_ld_acquire_sys(&completed), 1))
+            pause_thread();
         RL_ASSERT(out(RL_INFO) == 1);
     }
     void thread(unsigned i) { i < 2 ? worker(i) : i == 2 ? peer() : host(); }
@@ -151,16 +159,19 @@ struct Doorbell : rl::test_suite<Doorbell, 3> {
     rl::var<uint32_t> payload, copy, copied_head;
     void before()
     {
-        for (auto &h : head) h.init("head", 0);
+        for (auto &h : head)
+            h.init("head", 0);
         published.init("published", 0), completed.init("completed", 0);
     }
     void host()
     {
         for (uint32_t s = 1; s <= 2; s++) {
-            while (!weft_reached(weft_ld_acquire_sys(&completed), s - 1)) pause_thread();
+            while (!weft_reached(weft_ld_acquire_sys(&completed), s - 1))
+                pause_thread();
             payload(RL_INFO) = 10 * s;
             uint32_t words[16];
-            for (uint32_t i = 0; i < 16; i++) words[i] = s + i;
+            for (uint32_t i = 0; i < 16; i++)
+                words[i] = s + i;
             weft_record_post(head, words, s);
         }
     }
@@ -168,8 +179,10 @@ struct Doorbell : rl::test_suite<Doorbell, 3> {
     {
         for (uint32_t s = 1; s <= 2; s++) {
             uint32_t words[16];
-            while (!weft_record_poll(head, words, s)) pause_thread();
-            for (uint32_t i = 0; i < 16; i++) RL_ASSERT(words[i] == s + i);
+            while (!weft_record_poll(head, words, s))
+                pause_thread();
+            for (uint32_t i = 0; i < 16; i++)
+                RL_ASSERT(words[i] == s + i);
             copy(RL_INFO) = payload(RL_INFO);
             copied_head(RL_INFO) = words[0];
             weft_st_release_sys(&published, s);
@@ -200,7 +213,8 @@ struct Abort : rl::test_suite<Abort, 3> {
             return;
         }
         uint32_t cause;
-        while (!(cause = weft_ld_acquire_sys(&mailbox))) pause_thread();
+        while (!(cause = weft_ld_acquire_sys(&mailbox)))
+            pause_thread();
         RL_ASSERT(report(RL_INFO) == (int)cause);
     }
 };
@@ -219,7 +233,8 @@ struct Packet : rl::test_suite<Packet, 2> {
             } else {
                 uint32_t data;
                 int state;
-                while ((state = weft_packet_poll(&packet, s, &data)) == 0) pause_thread();
+                while ((state = weft_packet_poll(&packet, s, &data)) == 0)
+                    pause_thread();
                 RL_ASSERT(state == 1 && data == 100 + s);
                 weft_st_release_sys(&finished, s);
             }
@@ -264,7 +279,8 @@ template <class Model> void check(const std::vector<Weakening> &needed)
         rl::test_result_e r = result<Model>(w);
         EXPECT_TRUE(r == rl::test_result_data_race || r == rl::test_result_user_assert_failed ||
                     r == rl::test_result_unitialized_access)
-            << w.site << " without " << (w.what == Weak::ACQUIRE ? "acquire" : "release") << ": " << rl::test_result_str(r);
+            << w.site << " without " << (w.what == Weak::ACQUIRE ? "acquire" : "release") << ": "
+            << rl::test_result_str(r);
     }
 }
 

@@ -8,7 +8,8 @@
 #include <random>
 #include <vector>
 
-namespace {
+namespace
+{
 
 struct Graph {
     dag_case c;
@@ -47,8 +48,10 @@ template <class T> void join(T *to, const T *a, uint64_t n_a, const T *b, uint64
 void shift_args(uint32_t *arg, const std::vector<uint32_t> &words, uint32_t device)
 {
     arg++;
-    for (uint32_t n = *arg++; n > 0; n--) *arg++ += words[device];
-    for (uint32_t n = *arg++; n > 0; n--, arg += 2) arg[1] += words[arg[0]];
+    for (uint32_t n = *arg++; n > 0; n--)
+        *arg++ += words[device];
+    for (uint32_t n = *arg++; n > 0; n--, arg += 2)
+        arg[1] += words[arg[0]];
 }
 
 void shift_tensors(weft_op &op, uint64_t by)
@@ -65,9 +68,17 @@ void merge(const Graph &a, const Graph &b, void **bytes, uint64_t *size)
     std::string strings(a.img.strings, x->strings.count);
     uint32_t upper = (uint32_t)strings.size();
     strings += std::string("upper") + '\0';
-    weft__image_counts k = {n, 2 * n, x->tensors.count + y->tensors.count, 0, x->ops.count + y->ops.count, x->tasks.count + y->tasks.count,
-                            x->order.count + y->order.count, x->side.count + y->side.count,
-                            x->counters.count + y->counters.count, x->deps.count + y->deps.count, x->args.count + y->args.count,
+    weft__image_counts k = {n,
+                            2 * n,
+                            x->tensors.count + y->tensors.count,
+                            0,
+                            x->ops.count + y->ops.count,
+                            x->tasks.count + y->tasks.count,
+                            x->order.count + y->order.count,
+                            x->side.count + y->side.count,
+                            x->counters.count + y->counters.count,
+                            x->deps.count + y->deps.count,
+                            x->args.count + y->args.count,
                             strings.size()};
     weft__image_writer w;
     ASSERT_EQ(weft__image_writer_init(&w, &k, n, 2), 0) << weft__error();
@@ -89,7 +100,8 @@ void merge(const Graph &a, const Graph &b, void **bytes, uint64_t *size)
         w.devices[d].work_bytes = low + b.img.devices[d].work_bytes;
         const weft_image_device &low_device = a.img.devices[d], &high_device = b.img.devices[d];
         join(w.ops + op, a.img.ops + low_device.op, low_device.n_op, b.img.ops + high_device.op, high_device.n_op);
-        for (uint32_t i = low_device.n_op; i < low_device.n_op + high_device.n_op; i++) shift_tensors(w.ops[op + i], x->tensors.count);
+        for (uint32_t i = low_device.n_op; i < low_device.n_op + high_device.n_op; i++)
+            shift_tensors(w.ops[op + i], x->tensors.count);
         w.devices[d].op = op;
         w.devices[d].n_op = low_device.n_op + high_device.n_op;
         op += w.devices[d].n_op;
@@ -132,7 +144,8 @@ TEST(Variants, StepsChangeBetweenThem)
         ASSERT_NE(bytes, nullptr);
         for (uint32_t policy = 0; policy < WEFT_POLICY_COUNT; policy++) {
             weft_engine_config c = WEFT_ENGINE_CONFIG_INIT;
-            c.devices = "cpu:3x2", c.queue = dag_policy_name(policy), c.counter_base = 0xffffffe0u, c.deadline_us = 10000000;
+            c.devices = "cpu:3x2", c.queue = dag_policy_name(policy), c.counter_base = 0xffffffe0u,
+            c.deadline_us = 10000000;
             weft_engine *e;
             ASSERT_EQ(weft_engine_create(bytes, size, &c, &e), 0) << weft__error();
             for (uint32_t burst = 0; burst < 8; burst++) {
