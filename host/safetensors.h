@@ -16,8 +16,20 @@ extern "C" {
 /* Element types of the format: name, bytes. */
 #define WEFT__ST_DTYPES(X)                                                                                             \
     X(F32, 4)                                                                                                          \
-    X(F16, 2) X(BF16, 2) X(F64, 8) X(I64, 8) X(I32, 4) X(I16, 2) X(I8, 1) X(U64, 8) X(U32, 4) X(U16, 2) X(U8, 1)       \
-        X(BOOL, 1) X(F8_E4M3, 1) X(F8_E5M2, 1)
+    X(F16, 2)                                                                                                          \
+    X(BF16, 2)                                                                                                         \
+    X(F64, 8)                                                                                                          \
+    X(I64, 8)                                                                                                          \
+    X(I32, 4)                                                                                                          \
+    X(I16, 2)                                                                                                          \
+    X(I8, 1)                                                                                                           \
+    X(U64, 8)                                                                                                          \
+    X(U32, 4)                                                                                                          \
+    X(U16, 2)                                                                                                          \
+    X(U8, 1)                                                                                                           \
+    X(BOOL, 1)                                                                                                         \
+    X(F8_E4M3, 1)                                                                                                      \
+    X(F8_E5M2, 1)
 enum weft__st_dtype {
 #define WEFT__ST_DTYPE(name, bytes) WEFT__ST_##name,
     WEFT__ST_DTYPES(WEFT__ST_DTYPE)
