@@ -40,13 +40,15 @@ typedef struct machine {
 /* ------------------------------------------------------------------------------------------------------------ cores */
 
 static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
-static hwloc_topology_t topology; /* of this machine, loaded once; NULL: can't be */
+static hwloc_topology_t topology; /* what this process may use of this machine, loaded once; NULL: can't be */
 
 static void load_topology(void)
 {
     if (hwloc_topology_init(&topology)) {
         topology = NULL;
-    } else if (hwloc_topology_load(topology)) {
+    } else if (hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM |
+                                                      HWLOC_TOPOLOGY_FLAG_RESTRICT_TO_CPUBINDING) ||
+               hwloc_topology_load(topology)) {
         hwloc_topology_destroy(topology);
         topology = NULL;
     }
@@ -60,10 +62,17 @@ static uint32_t usable_cores(void)
     return n > 0 ? (uint32_t)n : 1;
 }
 
-static void pin_self(int core)
+/* Cores proper, which may have several hardware threads; 0: not known, so nothing is pinned. */
+static uint32_t cores_to_pin(void)
 {
     pthread_once(&topology_once, load_topology);
-    hwloc_obj_t o = topology ? hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)core) : NULL;
+    int n = topology ? hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) : 0;
+    return n > 0 ? (uint32_t)n : 0;
+}
+
+static void pin_self(int core)
+{
+    hwloc_obj_t o = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)core);
     if (o) hwloc_set_cpubind(topology, o->cpuset, HWLOC_CPUBIND_THREAD); /* a wish: where it fails, it fails */
 }
 
@@ -219,7 +228,7 @@ static int cpu_launch(weft__machine *base, const uint64_t *roots)
             thread *t = &m->threads[n];
             t->root = (const weft_dev *)(uintptr_t)roots[d];
             t->worker = i;
-            t->core = m->n_thread <= cores && m->n_thread > 1 ? (int)n : -1;
+            t->core = m->n_thread > 1 && m->n_thread <= cores && m->n_thread <= cores_to_pin() ? (int)n : -1;
             t->busy_spins = m->n_thread < cores ? 2000 : m->n_thread == cores ? 100 : 4;
         }
     }
