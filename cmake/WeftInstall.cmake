@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/weft")
 
 if(EXISTS "${PROJECT_SOURCE_DIR}/runtime/weft.h")
-    install(FILES runtime/weft.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    install(FILES runtime/weft.h runtime/weft_plan.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 install(TARGETS weft_shared weft_static EXPORT weftTargets)
 install(TARGETS weft_cli)
