@@ -37,7 +37,8 @@ static int epilogue_of(const char *name)
     return index_of("epilogue", name, names, WEFT_EPI_GELU + 1);
 }
 
-/* Later versions append fields: what this one doesn't know must be zero, what the caller doesn't have has its default. */
+/* Later versions append fields: what this one doesn't know must be zero, what the caller doesn't have has its
+ * default. */
 static int take_config(void *dst, size_t known, const void *src, size_t given, const char *what)
 {
     const uint8_t *bytes = src;

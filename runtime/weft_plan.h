@@ -40,15 +40,15 @@ typedef struct weft__graph weft_graph;
 WEFT_API int weft_graph_create(weft_graph **out);
 WEFT_API void weft_graph_destroy(weft_graph *g);
 
-/* A tensor of rows x cols. role: "input" (written by weft_tensor_write_f32), "output" (read back), "activation" (between
- * ops). dtype: "bf16" or "fp16". *tensor is its id, for weft_gemm. The name is copied.
+/* A tensor of rows x cols. role: "input" (written by weft_tensor_write_f32), "output" (read back), "activation"
+ * (between ops). dtype: "bf16" or "fp16". *tensor is its id, for weft_gemm. The name is copied.
  */
 WEFT_API int weft_graph_tensor(weft_graph *g, const char *role, const char *name, const char *dtype, uint32_t rows,
                                uint32_t cols, uint32_t *tensor);
 
-/* A weight of n x k whose values come from the engine's weight source, under the name `a`. With `b` too, rows of a and b
- * (n / 2 each, padded to a multiple of 8) alternate in eights, for "gated_silu": a is the gate. With `gain`, a vector
- * of k, columns are multiplied by it (the gain of an RMSNorm before the GEMM). dtype "fp32" with n = 1: a bias.
+/* A weight of n x k whose values come from the engine's weight source, under the name `a`. With `b` too, rows of a
+ * and b (n / 2 each, padded to a multiple of 8) alternate in eights, for "gated_silu": a is the gate. With `gain`, a
+ * vector of k, columns are multiplied by it (the gain of an RMSNorm before the GEMM). dtype "fp32" with n = 1: a bias.
  */
 WEFT_API int weft_graph_weight(weft_graph *g, const char *a, const char *b, const char *gain, const char *dtype,
                                uint32_t n, uint32_t k, uint32_t *tensor);
@@ -77,14 +77,15 @@ typedef struct weft_gemm {
 /* out = epilogue(norm(x) w^T, aux). */
 WEFT_API int weft_graph_gemm(weft_graph *g, const weft_gemm *desc);
 
-/* GEMMs of widths[0] -> widths[1] -> ..., all of them `repeat` times, for m rows; seeded weights that keep the variance.
- * Input "x", output "out".
+/* GEMMs of widths[0] -> widths[1] -> ..., all of them `repeat` times, for m rows; seeded weights that keep the
+ * variance. Input "x", output "out".
  */
 WEFT_API int weft_graph_chain(const uint32_t *widths, uint32_t n_width, uint32_t repeat, uint32_t m, const char *dtype,
                               uint64_t seed, weft_graph **out);
 
-/* The MLP blocks of a Llama-family model: x + down(silu(gate(norm x)) * up(norm x)), `layers` times, for m rows. Weights
- * have the names of the model's files ("model.layers.0.mlp.gate_proj.weight" ...) if `named`, else seeded values.
+/* The MLP blocks of a Llama-family model: x + down(silu(gate(norm x)) * up(norm x)), `layers` times, for m rows.
+ * Weights have the names of the model's files ("model.layers.0.mlp.gate_proj.weight" ...) if `named`, else seeded
+ * values.
  */
 WEFT_API int weft_graph_mlp(uint32_t hidden, uint32_t intermediate, uint32_t layers, float eps, uint32_t m,
                             const char *dtype, int named, uint64_t seed, weft_graph **out);
@@ -115,7 +116,8 @@ typedef struct weft_plan_config {
 WEFT_API int weft_plan(const weft_graph *g, const weft_plan_config *config, void **image, size_t *bytes);
 WEFT_API void weft_image_free(void *image);
 
-/* Is this an image, and is it proven for the queues that it claims? WEFT_EFILE, WEFT_EREFUSED. `bytes` at a multiple of 16. */
+/* Is this an image, and is it proven for the queues that it claims? WEFT_EFILE, WEFT_EREFUSED. `bytes` at a multiple
+ * of 16. */
 WEFT_API int weft_image_check(const void *image, size_t bytes);
 
 #ifdef __cplusplus
