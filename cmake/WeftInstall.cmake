@@ -2,9 +2,7 @@
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/weft")
 
-if(EXISTS "${PROJECT_SOURCE_DIR}/runtime/weft.h")
-    install(FILES runtime/weft.h runtime/weft_plan.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-endif()
+install(FILES runtime/weft.h runtime/weft_plan.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS weft_shared weft_static EXPORT weftTargets)
 install(TARGETS weft_cli)
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${package_dir})

@@ -34,6 +34,9 @@ int weft__options(int argc, char **argv, const weft__option *table, const char *
 /* The exit code that belongs to a status, after printing "weft VERB: status: message" where it is a failure. */
 int weft__exit(const char *verb, int status);
 
+/* Says on stderr what is being done, if a person is looking; the next call overwrites it, NULL removes it. */
+void weft__progress(const char *text);
+
 int weft__cli_topo(int argc, char **argv);
 int weft__cli_plan(int argc, char **argv);
 int weft__cli_run(int argc, char **argv);

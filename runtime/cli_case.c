@@ -53,6 +53,7 @@ static int start_engine(const weft__work *w, const weft__plan_flags *flags, cons
 {
     void *image = NULL;
     uint64_t bytes = 0;
+    weft__progress("planning");
     int status = o->image ? read_image(o->image, &image, &bytes) : weft__work_plan(w, flags, &image, &bytes, NULL);
     if (status) return status;
     weft_weight_source source = {w->reader.user, w->reader.shape, w->reader.rows};
@@ -62,6 +63,7 @@ static int start_engine(const weft__work *w, const weft__plan_flags *flags, cons
     config.deadline_us = o->deadline_us;
     config.trace_records = o->trace_records;
     config.weights = w->has_reader ? &source : NULL;
+    weft__progress("loading weights");
     uint64_t start = weft__now_ns();
     status = weft_engine_create(image, bytes, &config, &c->engine);
     c->load_s = (double)(weft__now_ns() - start) * 1e-9;
@@ -147,11 +149,14 @@ static int measure(weft__work *w, const weft__case_options *o, weft__case *c, fl
 {
     size_t count = (size_t)w->rows * w->out_cols;
     double step_s = 0;
+    weft__progress("running a first step");
     int status = checked_step(w, c->engine, first, &step_s);
     if (!status && o->check) {
+        weft__progress("checking against float64");
         status = weft__work_check(w, stored_tensor, c->engine, &c->error);
         c->rel_error = c->error.rel_error;
     }
+    weft__progress("timing steps");
     if (!status) status = time_steps(o, step_s, c);
     if (!status) status = weft_tensor_read_f32(c->engine, "out", last, count);
     if (status) return status;
@@ -173,6 +178,7 @@ int weft__case_run(weft__work *w, const weft__plan_flags *flags, const weft__cas
                                : weft__fail(WEFT_ENOMEM, "outputs of %u rows", w->rows);
     if (!status) status = describe(out);
     if (!status) status = measure(w, options, out, first, last);
+    weft__progress(NULL);
     free(first);
     free(last);
     if (status && status != WEFT_EWRONG) weft__case_close(out);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_help(const weft__option *table, const char *synopsis, const char *about)
 {
@@ -117,4 +118,13 @@ int weft__exit(const char *verb, int status)
     }
     fprintf(stderr, "weft %s: status %d: %s\n", verb, status, weft__error());
     return 3;
+}
+
+void weft__progress(const char *text)
+{
+    static int person = -1;
+    if (person < 0) person = isatty(STDERR_FILENO) == 1;
+    if (!person) return;
+    fprintf(stderr, "\r\033[K%s%s", text ? text : "", text ? " ..." : "");
+    fflush(stderr);
 }

@@ -57,7 +57,8 @@ int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **i
     if (strategy < 0)
         return weft__fail(WEFT_EUSAGE, "--strategy %s: expected single, cta, microbatch, tp or cta-tp",
                           flags->strategy);
-    if (order < 0) return weft__fail(WEFT_EUSAGE, "--order %s: expected auto, breadth, critical or grouped", flags->order);
+    if (order < 0)
+        return weft__fail(WEFT_EUSAGE, "--order %s: expected auto, breadth, critical or grouped", flags->order);
     int status = read_devices(flags->devices, &opt);
     if (!status) status = read_wide(flags->wide, &opt.wide);
     if (status) return status;
