@@ -40,7 +40,7 @@ void weft__abort(weft__worker *w, const weft__blame *b, uint64_t waited_ns)
                                        .seen = b->seen,
                                        .waited_ns = waited_ns};
     weft_st_release_sys(&w->mailbox->abort.value,
-                        b->cause); /* acquired by the host (steps.c), which reads the report */
+                        b->cause); /* acquired by the host (doorbell.c), which reads the report */
     for (uint32_t d = 1; d < w->dev->n_device; d++)
         weft_st_release_sys(&((weft_ctl *)(uintptr_t)w->dev->ctl[d])->abort.value, b->cause);
 }

@@ -20,7 +20,7 @@ static int forward(weft__worker *w, uint32_t seq)
     const weft_step_record *from = &w->mailbox->ring[seq % WEFT_STEP_RING];
     uint32_t words[16];
     weft__spin_state s = {0};
-    while (!weft_record_poll(from->head, words, seq)) /* posted by steps.c */
+    while (!weft_record_poll(from->head, words, seq)) /* posted by doorbell.c */
         if (weft__spin(w, &s, &waiting)) return 1;
     weft_step_head head;
     memcpy(&head, words, sizeof head);
@@ -97,5 +97,5 @@ void weft__step_close(weft__worker *w)
     if (!weft_arrive(&w->ctl->done.value, w->dev->base + w->dev->n_worker * seq)) return;
     for (uint32_t d = 0; d < w->dev->n_device; d++)
         weft_st_release_sys(&ctl_of(w, d)->finished[self].value, seq); /* acquired in pass_gate */
-    weft_st_release_sys(&w->mailbox->completed[self].value, seq);      /* acquired by the host (steps.c) */
+    weft_st_release_sys(&w->mailbox->completed[self].value, seq);      /* acquired by the host (doorbell.c) */
 }

@@ -1,4 +1,4 @@
-/* engine_internal.h: what the engine's files share: engine.c (life), upload.c (device memory), tensors.c, steps.c (doorbell
+/* engine_internal.h: what the engine's files share: engine.c (life), upload.c (device memory), tensors.c, doorbell.c (doorbell
  * and watchdog), trace.c. Nothing in them asks what kind of device it has: that is behind backend.h.                    */
 #ifndef WEFT_RUNTIME_ENGINE_INTERNAL_H
 #define WEFT_RUNTIME_ENGINE_INTERNAL_H
@@ -66,7 +66,7 @@ void weft__host_pause(uint32_t n);
 /* upload.c */
 int weft__upload(weft_engine *e, const weft_weight_source *source);
 
-/* steps.c */
+/* doorbell.c */
 int weft__post_stop(weft_engine *e);     /* the record that tells the workers to leave; WEFT_EBUSY: no room yet */
 int weft__steps_refresh(weft_engine *e); /* looks for completed steps, aborts and overdue steps; 0 or WEFT_EABORT */
 

@@ -1,4 +1,4 @@
-/* steps.c: the host's end of the doorbell, and the watchdog.
+/* doorbell.c: the host's end of the doorbell, and the watchdog.
  *
  * Enters: steps. Leaves: records in the mailbox's ring, completions, or the report of who stopped.
  * Invariants: slot seq % 16 is written only after step seq - 16 has completed on every device, so nobody reads it then; the
