@@ -48,6 +48,29 @@ static const char *tensor_name(const weft__image *img, uint32_t t)
     return img->tensors[t].name == WEFT_NONE ? "-" : weft__image_string(img, img->tensors[t].name);
 }
 
+static int refuse_overlap(const weft__image *img, uint32_t a, uint32_t b)
+{
+    return weft__fail(WEFT_EREFUSED,
+                      "tensors %u (%s) and %u (%s) share memory of device %u, and neither is a slice of the other", a,
+                      tensor_name(img, a), b, tensor_name(img, b), img->tensors[b].device);
+}
+
+/* Weights are written at load, one after another: they share nothing. */
+static int check_weights(const weft__image *img, uint32_t *sorted)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < img->n_tensor; i++) {
+        if (img->tensors[i].role == WEFT_ROLE_WEIGHT) sorted[n++] = i;
+    }
+    qsort(sorted, n, sizeof *sorted, by_place);
+    for (uint32_t i = 1; i < n; i++) {
+        const weft_tensor *a = &img->tensors[sorted[i - 1]], *b = &img->tensors[sorted[i]];
+        if (a->device == b->device && b->offset < a->offset + a->bytes)
+            return refuse_overlap(img, sorted[i - 1], sorted[i]);
+    }
+    return 0;
+}
+
 int weft__regions_init(const weft__image *img, weft__regions *r)
 {
     uint32_t *sorted = malloc((img->n_tensor + 1u) * 4ul), n = 0;
@@ -57,11 +80,15 @@ int weft__regions_init(const weft__image *img, weft__regions *r)
         free(sorted);
         return weft__fail(WEFT_ENOMEM, "validator: %u tensors", img->n_tensor);
     }
+    sorting = img->tensors;
+    if (check_weights(img, sorted)) {
+        free(sorted);
+        return WEFT_EREFUSED;
+    }
     for (uint32_t i = 0; i < img->n_tensor; i++) {
         r->place[i].region = WEFT_NONE;
         if (img->tensors[i].role != WEFT_ROLE_WEIGHT) sorted[n++] = i;
     }
-    sorting = img->tensors;
     qsort(sorted, n, sizeof *sorted, by_place);
     for (uint32_t i = 0; i < n; i++) {
         const weft_tensor *t = &img->tensors[sorted[i]];
@@ -70,13 +97,8 @@ int weft__regions_init(const weft__image *img, weft__regions *r)
         if (!b || b->device != t->device || t->offset >= b->offset + b->bytes) {
             r->base[r->n++] = sorted[i];
         } else if (place_view(b, t, at)) {
-            const uint32_t other = r->base[r->n - 1];
             free(sorted);
-            return weft__fail(WEFT_EREFUSED,
-                              "tensors %u (%s) and %u (%s) share memory of device %u, and neither is a slice of "
-                              "the other",
-                              other, tensor_name(img, other), (uint32_t)(t - img->tensors),
-                              tensor_name(img, (uint32_t)(t - img->tensors)), t->device);
+            return refuse_overlap(img, r->base[r->n - 1], (uint32_t)(t - img->tensors));
         }
         at->region = r->n - 1;
     }

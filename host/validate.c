@@ -37,26 +37,46 @@ weft__task_name weft__name_task(const weft__proof *p, uint32_t task)
 
 /* --------------------------------------------------------------------------------------------- arrivals and lists */
 
-static uint32_t count_edges(const weft__proof *p, uint32_t *signals, uint32_t *waits)
+/* What is wrong with one task's waits and signals by themselves; NULL if nothing is. */
+static const char *bad_edges(const weft__proof *p, uint32_t device, const weft_task *t)
+{
+    const uint64_t *side = p->img->side + p->queues[device].side;
+    const int gemm = t->kind == WEFT_KIND_GEMM_STREAM || t->kind == WEFT_KIND_GEMM_WIDE;
+    const uint32_t chunks = gemm ? weft_div_up(t->tile[3] >> 16, WEFT_K_CHUNK / 64) : 1;
+    if (t->alt_device != 0xff) return "may be stolen by another device: not proven by this version";
+    for (uint32_t i = 0; i < t->n_wait; i++) {
+        const weft_wait w = weft__task_wait(t, side, i);
+        if (w.lag) return "waits with lag: not proven by this version";
+        if (w.due >= chunks) return "has a wait that is due after the last of its input";
+    }
+    for (uint32_t i = 0; i < t->n_signal; i++) {
+        const weft_signal s = weft__task_signal(t, side, i);
+        if (s.device != device && s.scope != WEFT_SCOPE_SYS) return "signals another device with scope gpu";
+    }
+    return NULL;
+}
+
+static int count_edges(const weft__proof *p, uint32_t *signals, uint32_t *waits)
 {
     for (uint32_t d = 0; d < p->img->n_device; d++) {
         const weft_image_queue *q = &p->queues[d];
         const uint64_t *side = p->img->side + q->side;
         for (uint32_t i = 0; i < q->n_task; i++) {
             const weft_task *t = &p->tasks[weft__proof_task(p, d, i)];
-            if (t->alt_device != 0xff) return weft__proof_task(p, d, i);
+            const char *bad = bad_edges(p, d, t);
+            if (bad) {
+                return weft__fail(WEFT_EREFUSED, "%s %s", weft__name_task(p, weft__proof_task(p, d, i)).text, bad);
+            }
             for (uint32_t s = 0; s < t->n_signal; s++) {
                 const weft_signal sig = weft__task_signal(t, side, s);
                 signals[weft__proof_counter(p, sig.device, sig.counter)]++;
             }
             for (uint32_t s = 0; s < t->n_wait; s++) {
-                const weft_wait w = weft__task_wait(t, side, s);
-                if (w.lag) return weft__proof_task(p, d, i);
-                waits[weft__proof_counter(p, d, w.counter)]++;
+                waits[weft__proof_counter(p, d, weft__task_wait(t, side, s).counter)]++;
             }
         }
     }
-    return WEFT_NONE;
+    return 0;
 }
 
 static int waits_for(const weft__proof *p, uint32_t device, const weft_task *t, uint32_t counter)
@@ -99,14 +119,7 @@ static int check_counters(const weft__proof *p)
 {
     uint32_t *signals = calloc(p->n_counter + 1u, 4), *waits = calloc(p->n_counter + 1u, 4);
     int rc = signals && waits ? 0 : weft__fail(WEFT_ENOMEM, "validator: %u counters", p->n_counter);
-    if (!rc) {
-        const uint32_t t = count_edges(p, signals, waits);
-        if (t != WEFT_NONE) {
-            rc = weft__fail(WEFT_EREFUSED,
-                            "%s waits with lag or may be stolen by another device: not proven by this version",
-                            weft__name_task(p, t).text);
-        }
-    }
+    if (!rc) rc = count_edges(p, signals, waits);
     for (uint32_t d = 0; d < p->img->n_device && !rc; d++) {
         for (uint32_t c = 0; c < p->queues[d].n_counter && !rc; c++) {
             const uint32_t id = weft__proof_counter(p, d, c);

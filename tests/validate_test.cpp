@@ -241,6 +241,54 @@ TEST(Validate, UnknownKindsLagAndTheftAreNotProven)
     EXPECT_TRUE(says("not proven")) << weft__error();
 }
 
+TEST(Validate, SignalsToOtherDevicesNeedScopeSys)
+{
+    Plan p(rows(8), on(2, WEFT__CTA));
+    int changed = 0;
+    for (uint32_t i = 0; i < p.queue(1).n_counter; i++) {
+        if (p.counter(1, i)->scope != WEFT_SCOPE_SYS) continue;
+        p.counter(1, i)->scope = WEFT_SCOPE_GPU;
+        for (uint32_t d = 0; d < 2; d++) {
+            for (uint32_t t = 0; t < p.queue(d).n_task; t++) {
+                weft_task *task = p.task(d, t);
+                for (uint32_t s = 0; s < task->n_signal; s++) {
+                    if (task->signal[s].device == 1 && task->signal[s].counter == i)
+                        task->signal[s].scope = WEFT_SCOPE_GPU;
+                }
+            }
+        }
+        changed++;
+    }
+    ASSERT_GT(changed, 0);
+    EXPECT_EQ(p.check(), WEFT_EREFUSED);
+    EXPECT_TRUE(says("with scope gpu")) << weft__error();
+}
+
+TEST(Validate, AWaitAfterTheLastInputIsRefused)
+{
+    Plan p(rows(8), on(1));
+    for (uint32_t i = 0; i < p.queue(0).n_task; i++) {
+        if (p.task(0, i)->n_wait) p.task(0, i)->wait[0].due = 1; /* K is one chunk */
+    }
+    EXPECT_EQ(p.check(), WEFT_EREFUSED);
+    EXPECT_TRUE(says("due after the last of its input")) << weft__error();
+}
+
+TEST(Validate, WeightsShareNothing)
+{
+    Plan p(rows(8), on(1));
+    uint32_t first = WEFT_NONE;
+    for (uint32_t i = 0; i < p.img.n_tensor; i++) {
+        if (p.tensor(i)->role != WEFT_ROLE_WEIGHT) continue;
+        if (first == WEFT_NONE)
+            first = i;
+        else
+            p.tensor(i)->offset = p.tensor(first)->offset;
+    }
+    EXPECT_EQ(p.check(), WEFT_EREFUSED);
+    EXPECT_TRUE(says("share memory")) << weft__error();
+}
+
 TEST(Validate, CutListsAreProvenAgain)
 {
     Plan p(rows(8), on(1));
