@@ -56,9 +56,13 @@ static void load_token(const shape *s, uint32_t seq, uint32_t h, uint32_t t, uin
                                                 v);
     for (uint32_t d = 0; d < s->dim; d += 8) {
         uint16_t half[8];
-        memcpy(half, page + weft_attn_element(t % 64, d), 16);
-        for (uint32_t i = 0; i < 8; i++)
-            row[d + i] = weft_half_to_f32(s->op->dtype, half[i]);
+        memcpy(half, page + weft_attn_element(t % 64, d), sizeof half);
+        if (s->op->dtype == WEFT_FP16)
+            for (uint32_t i = 0; i < 8; i++)
+                row[d + i] = weft_fp16_to_f32(half[i]);
+        else
+            for (uint32_t i = 0; i < 8; i++)
+                row[d + i] = weft_bf16_to_f32(half[i]);
     }
 }
 

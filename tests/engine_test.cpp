@@ -228,6 +228,15 @@ TEST(Engine, BadArgumentsAreNamed)
     EXPECT_EQ(weft_engine_create(p.bytes, p.size, &good, &e), WEFT_EFILE) << "a changed byte";
     ((uint8_t *)p.bytes)[p.size - 1] ^= 1;
 
+    weft_image_header *header = (weft_image_header *)p.bytes;
+    uint32_t proven = header->policies;
+    header->policies = 1u << WEFT_POLICY_STATIC;
+    weft__image_seal(p.bytes, p.size);
+    bad = good, bad.queue = "push";
+    refuse(bad, WEFT_EREFUSED, "push");
+    header->policies = proven;
+    weft__image_seal(p.bytes, p.size);
+
     ASSERT_EQ(weft_engine_create(p.bytes, p.size, &good, &e), 0) << weft_last_error();
     float f[128];
     EXPECT_EQ(weft_tensor_write_f32(e, "y", f, 128), WEFT_EUSAGE);
