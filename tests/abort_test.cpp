@@ -12,7 +12,7 @@ namespace
 {
 
 const char *const policies[] = {"static", "fifo", "push", "steal", "priority"};
-constexpr uint32_t DEADLINE_US = 200000;
+constexpr uint32_t DEADLINE_US = 400000;
 
 struct Image {
     void *bytes = nullptr;
@@ -146,7 +146,7 @@ TEST(Abort, BodyThatStaysIsReportedByTheHost)
 {
     for (const char *queue : policies) {
         Image img;
-        make_layers(img, 1, 1, 1, 600000000); /* 0.6 s in one body; nobody waits for it */
+        make_layers(img, 1, 1, 1, 900000000); /* 0.9 s in one body; nobody waits for it */
         weft_engine *e = start(img, "cpu:1x1", queue);
         weft_stop_report r = run_into_the_wall(e);
         EXPECT_STREQ(r.cause, "body") << r.text;
@@ -161,7 +161,7 @@ TEST(Abort, BodyThatStaysWhileOthersWait)
 {
     Image img;
     make_layers(img, 2, 2, 1, 1000);
-    img.tasks()[img.queue(0)->task].cost_ns = 600000000;
+    img.tasks()[img.queue(0)->task].cost_ns = 900000000;
     img.seal();
     weft_engine *e = start(img, "cpu:2x1", "static");
     weft_stop_report r = run_into_the_wall(e);
