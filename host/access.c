@@ -5,7 +5,7 @@
  * (MIX). */
 #include "access.h"
 
-#include "../tasks/layout.h"
+#include "../tasks/attn.h"
 
 static uint32_t at_most(uint32_t v, uint32_t limit) { return v < limit ? v : limit; }
 
@@ -68,6 +68,37 @@ static void reduce(const weft__image *img, const weft_image_queue *q, uint32_t d
     linear_end(op, r0, r1, g0, ng, a, img);
 }
 
+/* Share i of n writes the units that fall to it: every unit has one owner, so shares count as columns. */
+static void attn(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                 weft__accesses *a)
+{
+    const weft_op *op = weft__image_op(img, device, t);
+    (void)q;
+    put(a, op->x, WEFT__READ, 0, op->m, 0, op->n);
+    put(a, op->partial, WEFT__WRITE, 0, 1, t->tile[0], t->tile[0] + 1);
+    a->part[1].shares = 1;
+}
+
+/* (sequence, KV head) pairs first .. +count: part of a row, whole rows, part of a row. */
+static void attn_combine(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                         weft__accesses *a)
+{
+    const weft_op *op = weft__image_op(img, device, t);
+    const uint32_t kv_heads = op->param[WEFT_ATTN_KV_HEADS], width = op->n / kv_heads;
+    uint32_t at = t->tile[0];
+    const uint32_t end = at + t->tile[1];
+    (void)q;
+    put(a, op->partial, WEFT__READ, 0, 1, 0, 1);
+    a->part[0].shares = 1;
+    while (at < end) {
+        const uint32_t row = at / kv_heads, h = at % kv_heads;
+        const uint32_t rows = h || end - at < kv_heads ? 1 : (end - at) / kv_heads;
+        const uint32_t last = rows > 1 || end - at >= kv_heads - h ? kv_heads : h + end - at;
+        put(a, op->out, WEFT__WRITE, row, row + rows, h * width, last * width);
+        at += rows > 1 ? rows * kv_heads : last - h;
+    }
+}
+
 static void nop(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
                 weft__accesses *a)
 {
@@ -88,8 +119,13 @@ static void mix(const weft__image *img, const weft_image_queue *q, uint32_t devi
 typedef void access_fn(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
                        weft__accesses *a);
 static access_fn *const table[WEFT_KIND_COUNT] = {
-    [WEFT_KIND_NOP] = nop,        [WEFT_KIND_MIX] = mix,       [WEFT_KIND_GEMM_STREAM] = gemm,
-    [WEFT_KIND_GEMM_WIDE] = gemm, [WEFT_KIND_REDUCE] = reduce,
+    [WEFT_KIND_NOP] = nop,
+    [WEFT_KIND_MIX] = mix,
+    [WEFT_KIND_GEMM_STREAM] = gemm,
+    [WEFT_KIND_GEMM_WIDE] = gemm,
+    [WEFT_KIND_REDUCE] = reduce,
+    [WEFT_KIND_ATTN] = attn,
+    [WEFT_KIND_ATTN_COMBINE] = attn_combine,
 };
 
 int weft__task_accesses(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,

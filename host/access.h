@@ -16,6 +16,7 @@ typedef struct weft__access {
     uint32_t
         origin; /* column at which the task's K range begins: `due` counts from it; WEFT_NONE: needed at the start */
     uint8_t what;
+    uint8_t shares; /* all that the shares of an ATTN op write: columns are shares, which of them writes what is data */
 } weft__access;
 
 typedef struct weft__accesses {

@@ -4,6 +4,8 @@
  * followed before it is checked. Linear in the image's size; allocates one bit a task. */
 #include "image_internal.h"
 
+#include "../tasks/attn.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,6 +279,36 @@ static int check_reduce(const weft__image *img, place p, const weft_op *op)
     return check_linear_out(img, p, op);
 }
 
+static int check_attn(const weft__image *img, place p, const weft_op *op)
+{
+    const uint32_t heads = op->param[WEFT_ATTN_HEADS], kv_heads = op->param[WEFT_ATTN_KV_HEADS],
+                   dim = op->param[WEFT_ATTN_HEAD_DIM], blocks = op->param[WEFT_ATTN_MAX_BLOCKS],
+                   pages = op->param[WEFT_ATTN_MAX_PAGES], row = WEFT_LAYOUT_ROW;
+    if (op->m > 64) return bad(p, "m", op->m, "more sequences than a step record names");
+    if (!kv_heads || !heads || heads % kv_heads || heads > 65536)
+        return bad(p, "param[1]", kv_heads, "does not divide heads");
+    if (!dim || dim % 64 || dim > 512) return bad(p, "param[2]", dim, "head_dim is not a multiple of 64 up to 512");
+    if (op->param[WEFT_ATTN_PAGE_TOKENS] != WEFT_ATTN_PAGE)
+        return bad(p, "param[3]", op->param[3], "pages hold 64 tokens");
+    if (!blocks || blocks > 1u << 16) return bad(p, "param[4]", blocks, "max_blocks is not 1..65536");
+    if (op->n != heads * dim) return bad(p, "n", op->n, "not heads x head_dim");
+    const uint32_t units = op->m * kv_heads * blocks, floats = (uint32_t)weft_attn_unit_floats(heads / kv_heads, dim);
+    if ((uint64_t)op->m * kv_heads * blocks != units) return bad(p, "param[4]", blocks, "too many units");
+    int rc = op_tensor(img, p, op, "partial", op->partial, REQUIRED, row, WEFT_FP32, units, floats);
+    if (rc) return rc;
+    if (op->kind == WEFT_KIND_ATTN_COMBINE) {
+        return op_tensor(img, p, op, "out", op->out, ANYWHERE | REQUIRED, WEFT_LAYOUT_COUNT, op->dtype, op->m, op->n);
+    }
+    rc = op_tensor(img, p, op, "x", op->x, REQUIRED, row, op->dtype, op->m, op->n);
+    if (!rc) rc = op_tensor(img, p, op, "aux", op->aux, REQUIRED, row, WEFT_U32, op->m, pages);
+    if (!rc && op->w == WEFT_NONE) rc = bad(p, "w", op->w, "missing");
+    if (!rc)
+        rc = op_tensor(img, p, op, "w", op->w, REQUIRED, row, op->dtype, img->tensors[op->w].rows,
+                       dim * WEFT_ATTN_PAGE);
+    if (!rc && img->tensors[op->w].role != WEFT_ROLE_KV) rc = bad(p, "w", op->w, "the tensor is no KV cache");
+    return rc;
+}
+
 static int check_op(const weft__image *img, place p, const weft_op *op)
 {
     int rc = none_or_below(p, "name", op->name, img->header->strings.count);
@@ -292,9 +324,9 @@ static int check_op(const weft__image *img, place p, const weft_op *op)
     if (rc) return rc;
     if (op->kind == WEFT_KIND_NOP || op->kind == WEFT_KIND_MIX) return 0;
     if (!op->m || !op->n) return bad(p, op->m ? "n" : "m", 0, "must not be 0");
-    if (op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE) return 0;
     if (op->dtype != WEFT_BF16 && op->dtype != WEFT_FP16) return bad(p, "dtype", op->dtype, "neither bf16 nor fp16");
     if (op->epilogue == WEFT_EPI_GATED_SILU && op->n % 16) return bad(p, "n", op->n, "gated, but not a multiple of 16");
+    if (op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE) return check_attn(img, p, op);
     if (op->kind == WEFT_KIND_REDUCE) return check_reduce(img, p, op);
     return op->k ? check_gemm(img, p, op) : bad(p, "k", 0, "must not be 0");
 }
@@ -396,6 +428,12 @@ static int check_tile(const weft__image *img, place p, const weft_image_queue *q
             return bad(p, "tile[1]", t->tile[1], "groups past the op's");
         }
         return 0;
+    }
+    case WEFT_KIND_ATTN: return t->tile[0] < t->tile[1] ? 0 : bad(p, "tile[0]", t->tile[0], "not a share of tile[1]");
+    case WEFT_KIND_ATTN_COMBINE: {
+        const uint32_t pairs = op->m * op->param[WEFT_ATTN_KV_HEADS];
+        if (t->tile[0] < pairs && t->tile[1] && t->tile[1] <= pairs - t->tile[0]) return 0;
+        return bad(p, "tile[0]", t->tile[0], "pairs past the op's");
     }
     default: return 0;
     }

@@ -111,11 +111,17 @@ static int each_write(races *r, write_fn *fn, void *arg)
     return 0;
 }
 
+/* The host writes it, between steps. */
+static int is_host_written(uint32_t role)
+{
+    return role == WEFT_ROLE_INPUT || role == WEFT_ROLE_KV || role == WEFT_ROLE_TABLE;
+}
+
 static int count_write(races *r, uint32_t region, const write *w, void *arg)
 {
     const weft_tensor *t = &r->p->img->tensors[r->regions.base[region]];
     (void)arg;
-    if (t->role == WEFT_ROLE_INPUT || t->role == WEFT_ROLE_WEIGHT) {
+    if (is_host_written(t->role)) {
         return weft__fail(WEFT_EREFUSED, "%s writes an input", weft__name_task(r->p, w->task).text);
     }
     r->first[region + 1]++;
@@ -190,6 +196,13 @@ static int refuse_pair(const weft__proof *p, uint32_t region_tensor, const write
                       t->name == WEFT_NONE ? "-" : weft__image_string(p->img, t->name), t->device);
 }
 
+/* Are they shares of different divisions? Then a unit may have two owners. */
+static int other_shares(const weft__proof *p, uint32_t a, uint32_t b)
+{
+    const int x = p->tasks[a].kind == WEFT_KIND_ATTN, y = p->tasks[b].kind == WEFT_KIND_ATTN;
+    return x != y || (x && p->tasks[a].tile[1] != p->tasks[b].tile[1]);
+}
+
 static int make_bands(races *r)
 {
     const uint32_t n = r->regions.n;
@@ -214,7 +227,9 @@ static int make_bands(races *r)
                                    w); /* rows that overlap in part: not told apart further */
             }
             if (b && b->split == w->split && b->r0 == w->r0) {
-                if (w->c0 < v->c1) return refuse_pair(r->p, r->regions.base[g], v, w);
+                if (w->c0 < v->c1 || other_shares(r->p, v->task, w->task)) {
+                    return refuse_pair(r->p, r->regions.base[g], v, w);
+                }
                 run *last = &r->runs[r->n_run - 1];
                 if (w->c0 == v->c1 && same_signals(r->p, last->task, w->task)) {
                     last->c1 = w->c1;
@@ -366,11 +381,24 @@ static int check_band(const races *r, uint32_t device, uint32_t task, const weft
     return 0;
 }
 
+/* All shares 0 .. n of an ATTN op, in order. */
+static int check_shares(const races *r, uint32_t device, uint32_t task, const weft__access *x, uint32_t region)
+{
+    const uint32_t first = r->band0[region];
+    if (r->band0[region + 1] == first) return refuse_read(r, task, x, 0, WEFT_NONE);
+    const band *b = &r->bands[first];
+    const uint32_t shares = r->p->tasks[r->runs[b->run].task].tile[1];
+    weft__access all = *x;
+    all.c1 = shares;
+    return check_band(r, device, task, &all, b);
+}
+
 static int check_read(const races *r, uint32_t device, uint32_t task, const weft__access *x)
 {
     const weft__place *place = &r->regions.place[x->tensor];
     if (place->region == WEFT_NONE) return 0; /* a weight */
-    if (r->p->img->tensors[r->regions.base[place->region]].role == WEFT_ROLE_INPUT) return 0;
+    if (is_host_written(r->p->img->tensors[r->regions.base[place->region]].role)) return 0;
+    if (x->shares) return check_shares(r, device, task, x, place->region);
     for (uint32_t s = x->s0; s < x->s1; s++) {
         uint32_t row = x->r0, lo = r->band0[place->region], hi = r->band0[place->region + 1];
         const uint32_t end = hi, split = place->split0 + s;
