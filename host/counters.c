@@ -84,15 +84,12 @@ static int covers(const weft__plan_state *p, const weft__ptensor *base, const we
 static void make_cells(weft__plan_state *p, weft__ptensor *b)
 {
     const uint32_t k_panels = p->opt->strategy == WEFT__MICROBATCH ? 1 : p->opt->k_panels;
+    const uint32_t reduced = b->col_panel;
     b->row_panel = p->chunk_rows;
     b->col_panel = b->t.cols;
     if (b->t.role == WEFT_ROLE_PARTIAL) {
-        uint32_t most = 1;
-        for (uint32_t w = b->first_writer; w != WEFT_NONE; w = p->pops[w].next_writer) {
-            if (p->pops[w].groups > most) most = p->pops[w].groups;
-        }
         b->row_panel = p->m_tile;
-        b->col_panel = most * 16;
+        b->col_panel = reduced; /* what one reduction takes */
     } else if (k_panels > 1) {
         b->col_panel = (uint32_t)weft_round_up64(weft_div_up(b->t.cols, k_panels), WEFT_K_CHUNK);
     }
@@ -113,6 +110,7 @@ int weft__counters(weft__plan_state *p)
         const int reduce = op->kind == WEFT_KIND_REDUCE;
         const uint32_t main = reduce ? op->partial : op->x, aux = op->aux;
         if (is_made(p, main)) base_of(p, main)->read = 1;
+        if (reduce && base_of(p, main)->col_panel < pop->groups * 16) base_of(p, main)->col_panel = pop->groups * 16;
         pop->wait_aux = is_made(p, aux) && !(op->flags & WEFT_OP_AUX_PACKET) &&
                         (!is_made(p, main) || (op->flags & WEFT_OP_X_PACKET) ||
                          !covers(p, base_of(p, main), base_of(p, aux), 2));

@@ -379,7 +379,8 @@ static int check_gemm_tile(place p, const weft_op *op, const weft_task *t)
     const uint32_t groups = weft_div_up(op->n, 16), blocks = weft_div_up(op->k, 64);
     const uint32_t m0 = t->tile[0], g0 = t->tile[1], ng = t->tile[2], kb0 = t->tile[3] & 0xffff, nkb = t->tile[3] >> 16;
     if (m0 >= op->m || m0 % (wide ? 128 : 8)) return bad(p, "tile[0]", m0, "m0 past the op's rows or not aligned");
-    if (ng < 1 || ng > (wide ? 16u : 8u)) return bad(p, "tile[2]", ng, "more groups than a task may take, or none");
+    const uint32_t rows = op->m < op->m_tile ? op->m : op->m_tile, most = wide ? 16 : weft_stream_groups(rows);
+    if (ng < 1 || ng > most) return bad(p, "tile[2]", ng, "more groups than a task may take, or none");
     if (g0 >= groups || ng > groups - g0) return bad(p, "tile[1]", g0, "groups past the rows of W");
     if (!nkb || nkb > op->split_kb || kb0 >= blocks || nkb > blocks - kb0 || kb0 % op->split_kb) {
         return bad(p, "tile[3]", t->tile[3], "K range is not a split of the op");

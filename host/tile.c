@@ -9,8 +9,8 @@ enum {
     WIDE_ROWS = 128,
     WIDE_GROUPS = 16,
     STREAM_ROWS = 64,
-    STREAM_GROUPS = 8,
-    AUTO_STREAM_GROUPS = 4
+    REDUCE_SUMS = 16,
+    MAX_REDUCE_SUMS = 1024
 };
 
 static int is_rows(uint32_t rows) { return rows && rows % 8 == 0; }
@@ -23,7 +23,7 @@ static uint32_t at_most(uint32_t v, uint32_t limit) { return v < limit ? v : lim
 static uint64_t pass_ns(const weft__plan_state *p, uint32_t rows)
 {
     const uint32_t tile = p->wide ? WIDE_ROWS : at_most(STREAM_ROWS, rows),
-                   groups = p->wide ? WIDE_GROUPS : AUTO_STREAM_GROUPS;
+                   groups = p->wide ? WIDE_GROUPS : weft_stream_groups(tile);
     uint64_t ns = 0;
     for (uint32_t i = 0; i < p->g->n_op; i++) {
         const weft__gop *o = &p->g->ops[i];
@@ -84,37 +84,43 @@ int weft__tile_plan(weft__plan_state *p)
     if (!p->wide && o->m_tile > STREAM_ROWS) {
         return weft__fail(WEFT_EUSAGE, "plan: m_tile %u, but streaming tasks take at most 64 rows", o->m_tile);
     }
-    const uint32_t most = p->wide ? WIDE_GROUPS : STREAM_GROUPS;
-    if (o->tile_groups > most) {
-        return weft__fail(WEFT_EUSAGE, "plan: tile_groups %u, a task takes at most %u", o->tile_groups, most);
-    }
     const uint32_t tiles = weft_div_up(p->m, STREAM_ROWS);
     p->m_tile = p->wide ? WIDE_ROWS : o->m_tile ? o->m_tile : up8(weft_div_up(p->m, tiles));
+    const uint32_t most = p->wide ? WIDE_GROUPS : weft_stream_groups(at_most(p->m_tile, p->m));
+    if (o->tile_groups > most) {
+        return weft__fail(WEFT_EUSAGE, "plan: tile_groups %u, a task of %u rows takes at most %u", o->tile_groups,
+                          p->m_tile, most);
+    }
     p->act_layout = p->wide ? WEFT_LAYOUT_PANEL : WEFT_LAYOUT_FRAG;
     return choose_chunks(p);
 }
 
-/* The most groups a task may take while there are tasks for all workers; one where M is 1, so that all finish
- * together. */
+/* The most groups a task may take while there are tasks for nine workers in ten: x is read once a task. */
 static uint32_t choose_groups(const weft__plan_state *p, const weft__pop *pop, uint32_t groups)
 {
     const uint32_t workers = p->opt->workers[pop->op.device], others = pop->n_mt * pop->op.n_split;
     if (p->opt->tile_groups) return p->opt->tile_groups;
-    if (!p->wide && p->m == 1) return 1;
-    uint32_t t = p->wide ? WIDE_GROUPS : AUTO_STREAM_GROUPS;
-    while (t > 1 && (uint64_t)weft_div_up(groups, t) * others < workers)
+    uint32_t t = p->wide ? WIDE_GROUPS : weft_stream_groups(at_most(p->m_tile, p->m));
+    while (t > 1 && (uint64_t)weft_div_up(groups, t) * others * 10 < workers * 9ull)
         t /= 2;
     return t;
 }
 
-/* A reduction takes the blocks that its GEMMs leave: one counter a block. */
-static uint32_t reduce_groups(const weft__plan_state *p, const weft__pop *pop)
+/* A reduction takes whole blocks of its GEMMs. It is short, so it takes as many as a worker sums at once (REDUCE_SUMS
+ * rows of 16), and more where there are several reductions for each worker. */
+static uint32_t reduce_groups(const weft__plan_state *p, const weft__pop *pop, uint32_t groups, uint32_t rows)
 {
-    uint32_t most = 1, w = p->tensors[p->tensors[pop->op.partial].base].first_writer;
+    const uint32_t workers = p->opt->workers[pop->op.device];
+    uint32_t g = 1, w = p->tensors[p->tensors[pop->op.partial].base].first_writer;
     for (; w != WEFT_NONE; w = p->pops[w].next_writer) {
-        if (p->pops[w].groups > most) most = p->pops[w].groups;
+        if (p->pops[w].groups > g) g = p->pops[w].groups;
     }
-    return most;
+    while (2 * g <= groups && 2 * g * rows <= MAX_REDUCE_SUMS) {
+        const uint64_t tasks = (uint64_t)weft_div_up(groups, g) * pop->n_mt * p->group;
+        if (2 * g * rows > REDUCE_SUMS && tasks <= 2ull * workers) break;
+        g *= 2;
+    }
+    return g;
 }
 
 void weft__tile_pop(const weft__plan_state *p, weft__pop *pop)
@@ -122,7 +128,7 @@ void weft__tile_pop(const weft__plan_state *p, weft__pop *pop)
     const uint32_t groups = weft_div_up(pop->op.n, 16), rows = p->m < pop->op.m_tile ? p->m : pop->op.m_tile;
     pop->n_mt = weft_div_up(p->m, pop->op.m_tile);
     const int reduce = pop->op.kind == WEFT_KIND_REDUCE;
-    pop->groups = reduce ? reduce_groups(p, pop) : choose_groups(p, pop, groups);
+    pop->groups = reduce ? reduce_groups(p, pop, groups, rows) : choose_groups(p, pop, groups);
     if (pop->groups > groups) pop->groups = groups;
     pop->n_nt = weft_div_up(groups, pop->groups);
     pop->cost_ns = weft__cost_task(&pop->op, pop->groups, rows, pop->op.split_kb);

@@ -108,13 +108,13 @@ TEST(PlanGolden, MlpSplitOverTwoDevices)
 TEST(PlanGolden, SplitKAndPanels)
 {
     Work w;
-    w.chain = {64, 1100, 64};
+    w.chain = {64, 600, 64};
     w.m = 72;
     w.layers = 1;
     weft__plan_options o = on(1);
     o.split_k = 2;
     o.k_panels = 2;
-    o.tile_groups = 8;
+    o.tile_groups = 2;
     expect_golden("split_k_panels", Plan(w, o));
 }
 
