@@ -21,10 +21,16 @@ done
 sudo=""
 if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null 2>&1 || { echo "setup: as root, please: apt-get install$missing" >&2; exit 3; }
-    sudo="sudo"
+    sudo="sudo "
 fi
+install="apt-get install -y --no-install-recommends$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 echo "setup: installing what is missing:"
-echo "+ $sudo apt-get update && $sudo apt-get install -y --no-install-recommends$missing"
-$sudo apt-get update -q >/dev/null
+echo "+ ${sudo}apt-get update && $sudo$install"
 # shellcheck disable=SC2086
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null
+if ! { ${sudo}apt-get update && ${sudo}env DEBIAN_FRONTEND=noninteractive $install; } >"$log" 2>&1 </dev/null; then
+    tail -n 20 "$log" >&2
+    echo "setup: that failed (above)" >&2
+    exit 3
+fi
