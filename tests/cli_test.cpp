@@ -89,6 +89,13 @@ TEST(Cli, RunChecksAndReportsJson)
         EXPECT_TRUE(j.has(field)) << field;
 }
 
+TEST(Cli, AStepPastItsDeadlineExitsWith4)
+{
+    Output out = weft("run --chain 2048,2048 --layers 20 --devices cpu:2x1 --strategy cta --deadline 50 --steps 3");
+    EXPECT_EQ(out.exit, 4) << out.text;
+    EXPECT_NE(out.text.find("stopped by the watchdog"), std::string::npos) << out.text;
+}
+
 TEST(Cli, SamplesAreOneALine)
 {
     Folder dir;
