@@ -2,6 +2,7 @@
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS := $(shell nproc)
+CMAKE_ARGS ?=
 
 .PHONY: all run test bench format format-check clean
 all: $(BUILD)/build.ninja
@@ -9,15 +10,15 @@ all: $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja: | setup
 	@echo "configuring $(BUILD)"
-	@cmake --preset $(PRESET) > /dev/null
+	@cmake --preset $(PRESET) $(CMAKE_ARGS) > /dev/null
 
 .PHONY: setup
 setup:
-	@cmake/setup.sh
+	@$(if $(findstring WEFT_SYSROOT,$(CMAKE_ARGS)),true,cmake/setup.sh)
 
 # A real model's MLP blocks on two devices, under every strategy, checked against float64; as a table.
 run: all
-	@model=$$(cmake/model.sh) && $(BUILD)/weft tour $${model:+--model "$$model"}
+	@model=$$(cmake/model.sh) && $(BUILD)/weft tour $${model:+--model "$$model"} --trace build/weft.trace.json
 
 test: all
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
