@@ -234,7 +234,7 @@ static int start_gemms(const weft__bench_devices *d, uint32_t packets, uint32_t 
     weft__graph *g = NULL;
     weft__plan_options opt = weft__plan_defaults();
     opt.packet_max_rows = packets;
-    opt.tile_groups = weft_div_up(width, 16) < 8 ? weft_div_up(width, 16) : 8;
+    opt.tile_groups = weft_stream_groups(1);
     opt.strategy = WEFT__SINGLE;
     int status = gemm_graph(&g);
     return weft__bench_start_graph(&b, status, g, d, opt, records, e);
