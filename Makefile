@@ -17,7 +17,8 @@ setup:
 	@$(if $(findstring WEFT_SYSROOT,$(CMAKE_ARGS)),true,cmake/setup.sh)
 
 # A real model's MLP blocks on two devices, under every strategy, checked against float64; as a table.
-run: all
+run: $(BUILD)/build.ninja
+	@cmake --build $(BUILD) -j $(JOBS) --target weft_cli -- --quiet
 	@model=$$(cmake/model.sh) && $(BUILD)/weft tour $${model:+--model "$$model"} --trace build/weft.trace.json
 
 test: all
