@@ -1,8 +1,8 @@
 /* attention.c: attention over a mixed batch with a fixed number of tasks: how fast does it read the KV cache?
  *
  * One ATTN task a worker, a counter, then the ATTN_COMBINE tasks. Sequences of seeded, spread lengths over shuffled pages of
- * 64 tokens (tasks/attn.h). The image is made here, by hand: the planner has no attention yet, nor has the validator, so the
- * engine is told not to check it.
+ * 64 tokens (tasks/attn.h). The image is made here, by hand: the planner has no attention yet. The
+ * validator proves it like any other.
  * Two times: host to host (submit to wait), and back to back with 16 steps in flight, whose mean is the device's time of a
  * step with its gate; GB/s are given for both, of the bytes of K and V of all tokens. The default cache has over four
  * times the 60 MB of an H200's L2.
@@ -337,7 +337,6 @@ static int start(const batch *a, weft_engine **e)
     config.queue = b.queue;
     config.deadline_us = b.deadline_us;
     config.counter_base = b.base;
-    config.unchecked = 1;
     if (!status) status = weft_engine_create(image, bytes, &config, e);
     free(image);
     if (!status) status = weft_engine_poison(*e, 0xff);
