@@ -6,7 +6,8 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 # -g costs nothing at run time and a report from a user is worth more with it.
 set(CMAKE_C_FLAGS_RELEASE "-O3 -g -DNDEBUG")
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g -DNDEBUG") # C++ is tests only
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g")
 
 set(WEFT_HAVE_CUDA OFF)
 if(NOT WEFT_CUDA STREQUAL "OFF")
@@ -48,6 +49,9 @@ function(weft_target name)
     if(WEFT_SANITIZE)
         target_compile_options(${name} PRIVATE
             "$<${host}:-fsanitize=${WEFT_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
+        # gcc 12 loses track of what is set once it has woven in its checks.
+        target_compile_options(${name} PRIVATE "$<$<COMPILE_LANG_AND_ID:C,GNU>:-Wno-maybe-uninitialized>"
+            "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>")
         target_link_options(${name} PRIVATE "-fsanitize=${WEFT_SANITIZE}")
     endif()
     if(WEFT_FUZZ)
