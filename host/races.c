@@ -43,6 +43,10 @@ enum {
     MAX_FACTS = 32
 }; /* of one counter; more are not needed by any plan, and forgetting is safe */
 
+typedef struct mark { /* of a counter: the task under proof that waits for it (plus 1), and when */
+    uint32_t task, due;
+} mark;
+
 typedef struct races {
     const weft__proof *p;
     weft__regions regions;
@@ -56,6 +60,7 @@ typedef struct races {
     uint32_t *facts_of; /* [counter]: list */
     uint8_t *n_fact;    /* [counter] */
     uint32_t n_facts, cap_facts;
+    mark *marks; /* [counter] */
 } races;
 
 static const uint64_t *side_of(const weft__proof *p, uint32_t device) { return p->img->side + p->queues[device].side; }
@@ -281,12 +286,14 @@ static int collect_facts(races *r)
     const weft__proof *p = r->p;
     r->facts_of = malloc((p->n_counter + 1u) * 4ul);
     r->n_fact = calloc(p->n_counter + 1u, 1);
-    if (!r->facts_of || !r->n_fact) return weft__fail(WEFT_ENOMEM, "validator: %u counters", p->n_counter);
+    r->marks = calloc(p->n_counter + 1u, sizeof *r->marks);
+    if (!r->facts_of || !r->n_fact || !r->marks) return weft__fail(WEFT_ENOMEM, "validator: %u counters", p->n_counter);
     memset(r->facts_of, 0xff, (p->n_counter + 1u) * 4ul);
     for (uint32_t d = 0; d < p->img->n_device; d++) {
         for (uint32_t i = 0; i < p->queues[d].n_task; i++) {
             const weft_task *t = &p->tasks[weft__proof_task(p, d, i)];
             const uint32_t memory = !packets_only(p, d, t);
+            if (t->kind == WEFT_KIND_MIX || t->kind == WEFT_KIND_NOP) continue; /* they wait for what they read */
             for (uint32_t s = 0; s < t->n_signal; s++) {
                 const weft_signal sig = weft__task_signal(t, side_of(p, d), s);
                 const uint32_t to = weft__proof_counter(p, sig.device, sig.counter);
@@ -323,15 +330,30 @@ static int implies(const races *r, uint32_t counter, uint32_t writer, int memory
     return 0;
 }
 
-/* Is the writer ordered before the reader's read of columns from c0 on (in the reader's coordinates)? */
-static int ordered(const races *r, uint32_t device, const weft_task *t, const weft__access *x, uint32_t c0,
+/* Does the reader itself wait for a counter of the writer's, early enough? */
+static int waits_for_writer(const races *r, uint32_t reader, uint32_t writer, uint32_t need)
+{
+    const weft_task *t = &r->p->tasks[writer];
+    const uint64_t *side = t->n_signal > 2 ? side_of(r->p, weft__proof_device(r->p, writer)) : NULL;
+    for (uint32_t i = 0; i < t->n_signal; i++) {
+        const weft_signal s = weft__task_signal(t, side, i);
+        const mark *m = &r->marks[weft__proof_counter(r->p, s.device, s.counter)];
+        if (m->task == reader + 1 && m->due <= need) return 1;
+    }
+    return 0;
+}
+
+/* Is the writer ordered before the reader's read of columns from c0 on (in the reader's coordinates)? Packets bring their
+ * own readiness; they only need a writer that runs first. */
+static int ordered(const races *r, uint32_t device, uint32_t reader, const weft__access *x, uint32_t c0,
                    uint32_t writer)
 {
     const weft__proof *p = r->p;
-    const int memory = x->what ==
-                       WEFT__READ; /* packets bring their own readiness; they only need a writer that runs first */
+    const weft_task *t = &p->tasks[reader];
+    const int memory = x->what == WEFT__READ;
     const uint32_t need = x->origin == WEFT_NONE ? 0 : (c0 - x->origin) / WEFT_K_CHUNK;
-    for (uint32_t hops = 1; hops <= 3; hops++) {
+    if (waits_for_writer(r, reader, writer, need)) return 1;
+    for (uint32_t hops = 2; hops <= 3; hops++) {
         for (uint32_t i = 0; i < t->n_wait; i++) {
             const weft_wait w = weft__task_wait(t, side_of(p, device), i);
             if (w.due > need) continue;
@@ -375,7 +397,7 @@ static int check_band(const races *r, uint32_t device, uint32_t task, const weft
         if (lo == b->run + b->n_run || r->runs[lo].c0 > at) return refuse_read(r, task, x, at - col0, WEFT_NONE);
         const run *u = &r->runs[lo];
         if (x->what == WEFT__READ && packets_only(r->p, device, t)) return refuse_read(r, task, x, at - col0, u->task);
-        if (!ordered(r, device, t, x, at - col0, u->task)) return refuse_read(r, task, x, at - col0, u->task);
+        if (!ordered(r, device, task, x, at - col0, u->task)) return refuse_read(r, task, x, at - col0, u->task);
         at = u->c1;
     }
     return 0;
@@ -438,6 +460,15 @@ static int check_words(const races *r, uint32_t device, uint32_t task, const uin
     return 0;
 }
 
+static void mark_waits(const races *r, uint32_t device, uint32_t task)
+{
+    const weft_task *t = &r->p->tasks[task];
+    for (uint32_t i = 0; i < t->n_wait; i++) {
+        const weft_wait w = weft__task_wait(t, side_of(r->p, device), i);
+        r->marks[weft__proof_counter(r->p, device, w.counter)] = (mark){task + 1, w.due};
+    }
+}
+
 static int check_reads(const races *r)
 {
     const weft__proof *p = r->p;
@@ -447,6 +478,7 @@ static int check_reads(const races *r)
         for (uint32_t i = 0; i < p->queues[d].n_task; i++) {
             const uint32_t task = weft__proof_task(p, d, i);
             weft__task_accesses(p->img, &p->queues[d], d, &p->tasks[task], &a);
+            mark_waits(r, d, task);
             for (uint32_t n = 0; n < a.n && !rc; n++) {
                 if (a.part[n].what != WEFT__WRITE) rc = check_read(r, d, task, &a.part[n]);
             }
@@ -474,5 +506,6 @@ int weft__prove_memory(const weft__proof *p)
     free(r.facts);
     free(r.facts_of);
     free(r.n_fact);
+    free(r.marks);
     return rc;
 }
