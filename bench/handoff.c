@@ -263,7 +263,8 @@ static int gemms(const weft__bench_devices *d, uint32_t packets, float *got, dou
     weft__stats us;
     parts p;
     double error = NAN;
-    int status = start_gemms(d, packets, TRACED_STEPS * layers * weft_div_up(width, 16 * weft_stream_groups(1)), &traced);
+    int status = start_gemms(d, packets, TRACED_STEPS * layers * weft_div_up(width, 16 * weft_stream_groups(1)),
+                             &traced);
     if (!status) status = weft_engine_get_info(traced, &info);
     if (!status) status = trace_parts(traced, TRACED_STEPS, info.tasks, &p);
     if (!status) status = start_gemms(d, packets, 0, &e);

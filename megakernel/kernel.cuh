@@ -10,9 +10,9 @@ struct weft__launch { // one launch serves all logical devices of a GPU: device 
     uint32_t n_device;
 };
 
-const void *weft__kernel(void);        // for cudaFuncGetAttributes and cudaLaunchKernel; one argument: weft__launch
-unsigned weft__kernel_threads(void);   // a CTA
-unsigned weft__kernel_smem(void);      // dynamic shared memory of a CTA, bytes
+const void *weft__kernel(void);      // for cudaFuncGetAttributes and cudaLaunchKernel; one argument: weft__launch
+unsigned weft__kernel_threads(void); // a CTA
+unsigned weft__kernel_smem(void);    // dynamic shared memory of a CTA, bytes
 void weft__kernel_fill_seeded(void *dst, uint32_t rows, uint32_t cols, uint64_t seed, float scale, void *stream);
 
 #endif

@@ -10,23 +10,44 @@
 typedef uint32_t weft_w32; /* a word that several threads share */
 typedef uint64_t weft_w64;
 
-#define WEFT_ORDER_SCOPED(scope)                                                                                        \
-    static inline uint32_t weft_ld_relaxed_##scope(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }  \
-    static inline uint32_t weft_ld_acquire_##scope(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }  \
-    static inline void weft_st_relaxed_##scope(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }   \
-    static inline void weft_st_release_##scope(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }   \
-    static inline void weft_red_release_##scope(uint32_t *p, uint32_t v) { (void)__atomic_fetch_add(p, v, __ATOMIC_RELEASE); } \
-    static inline uint32_t weft_atom_add_relaxed_##scope(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); } \
-    static inline uint32_t weft_atom_add_acq_rel_##scope(uint32_t *p, uint32_t v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); } \
-    static inline uint32_t weft_atom_cas_relaxed_##scope(uint32_t *p, uint32_t expect, uint32_t v)                      \
-    {                                                                                                                   \
-        __atomic_compare_exchange_n(p, &expect, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);                              \
-        return expect;                                                                                                  \
-    }                                                                                                                   \
-    static inline uint64_t weft_ld_relaxed_b64_##scope(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); } \
-    static inline uint64_t weft_ld_acquire_b64_##scope(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); } \
-    static inline void weft_st_relaxed_b64_##scope(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); } \
-    static inline void weft_st_release_b64_##scope(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+#define WEFT_ORDER_SCOPED(scope)                                                                                       \
+    static inline uint32_t weft_ld_relaxed_##scope(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); } \
+    static inline uint32_t weft_ld_acquire_##scope(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); } \
+    static inline void weft_st_relaxed_##scope(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }  \
+    static inline void weft_st_release_##scope(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }  \
+    static inline void weft_red_release_##scope(uint32_t *p, uint32_t v)                                               \
+    {                                                                                                                  \
+        (void)__atomic_fetch_add(p, v, __ATOMIC_RELEASE);                                                              \
+    }                                                                                                                  \
+    static inline uint32_t weft_atom_add_relaxed_##scope(uint32_t *p, uint32_t v)                                      \
+    {                                                                                                                  \
+        return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);                                                             \
+    }                                                                                                                  \
+    static inline uint32_t weft_atom_add_acq_rel_##scope(uint32_t *p, uint32_t v)                                      \
+    {                                                                                                                  \
+        return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);                                                             \
+    }                                                                                                                  \
+    static inline uint32_t weft_atom_cas_relaxed_##scope(uint32_t *p, uint32_t expect, uint32_t v)                     \
+    {                                                                                                                  \
+        __atomic_compare_exchange_n(p, &expect, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);                             \
+        return expect;                                                                                                 \
+    }                                                                                                                  \
+    static inline uint64_t weft_ld_relaxed_b64_##scope(const uint64_t *p)                                              \
+    {                                                                                                                  \
+        return __atomic_load_n(p, __ATOMIC_RELAXED);                                                                   \
+    }                                                                                                                  \
+    static inline uint64_t weft_ld_acquire_b64_##scope(const uint64_t *p)                                              \
+    {                                                                                                                  \
+        return __atomic_load_n(p, __ATOMIC_ACQUIRE);                                                                   \
+    }                                                                                                                  \
+    static inline void weft_st_relaxed_b64_##scope(uint64_t *p, uint64_t v)                                            \
+    {                                                                                                                  \
+        __atomic_store_n(p, v, __ATOMIC_RELAXED);                                                                      \
+    }                                                                                                                  \
+    static inline void weft_st_release_b64_##scope(uint64_t *p, uint64_t v)                                            \
+    {                                                                                                                  \
+        __atomic_store_n(p, v, __ATOMIC_RELEASE);                                                                      \
+    }
 
 WEFT_ORDER_SCOPED(gpu)
 WEFT_ORDER_SCOPED(sys)

@@ -23,7 +23,6 @@ typedef struct weft__stats {
  * WEFT_EUSAGE if n is 0; WEFT_ENOMEM.                                                                                 */
 int weft__stats_of(double *samples, uint64_t n, weft__stats *out);
 
-
 #ifdef __cplusplus
 }
 #endif

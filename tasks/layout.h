@@ -93,9 +93,12 @@ WEFT_HD uint64_t weft_layout_bytes(uint32_t layout, uint32_t dtype, uint32_t row
     switch (layout) {
     case WEFT_LAYOUT_ROW: return (uint64_t)rows * cols * elem;
     case WEFT_LAYOUT_ATOM:
-    case WEFT_LAYOUT_PANEL: return elem != 2 ? 0 : (uint64_t)weft_div_up(rows, 16) * weft_div_up(cols, 64) * WEFT_ATOM_BYTES;
-    case WEFT_LAYOUT_FRAG: return elem != 2 ? 0 : (uint64_t)weft_div_up(rows, 8) * weft_div_up(cols, 64) * WEFT_FRAG_BYTES;
-    case WEFT_LAYOUT_PACKET: return elem != 2 || rows > 8 ? 0 : (uint64_t)weft_div_up(cols, 64) * 32 * 8 * weft_packet_rows(rows);
+    case WEFT_LAYOUT_PANEL:
+        return elem != 2 ? 0 : (uint64_t)weft_div_up(rows, 16) * weft_div_up(cols, 64) * WEFT_ATOM_BYTES;
+    case WEFT_LAYOUT_FRAG:
+        return elem != 2 ? 0 : (uint64_t)weft_div_up(rows, 8) * weft_div_up(cols, 64) * WEFT_FRAG_BYTES;
+    case WEFT_LAYOUT_PACKET:
+        return elem != 2 || rows > 8 ? 0 : (uint64_t)weft_div_up(cols, 64) * 32 * 8 * weft_packet_rows(rows);
     case WEFT_LAYOUT_PARTIAL: return elem != 4 ? 0 : (uint64_t)splits * weft_div_up(cols, 16) * rows * 64;
     default: return 0;
     }
