@@ -17,7 +17,6 @@ weft__case_options weft__case_defaults(void)
     return (weft__case_options){.queue = "static", .warmup = WEFT_NONE, .budget_s = 10, .deadline_us = 10000000};
 }
 
-/* clang-format off: a table */
 weft__option *weft__case_rows(weft__case_options *o, weft__option *row)
 {
     const weft__option rows[] = {
@@ -35,7 +34,6 @@ weft__option *weft__case_rows(weft__case_options *o, weft__option *row)
     memcpy(row, rows, sizeof rows);
     return row + sizeof rows / sizeof rows[0];
 }
-/* clang-format on */
 
 static int read_image(const char *path, void **bytes, uint64_t *size)
 {

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-/* clang-format off: a table */
 weft__work_options weft__work_defaults(void)
 {
     return (weft__work_options){.block = "mlp", .dtype = "bf16", .epilogue = "none", .batch = 1, .seed = 1};
@@ -53,4 +52,3 @@ weft__option *weft__plan_rows(weft__plan_flags *f, weft__option *row)
     memcpy(row, rows, sizeof rows);
     return row + sizeof rows / sizeof rows[0];
 }
-/* clang-format on */
