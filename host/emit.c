@@ -47,6 +47,8 @@ static int list_ops(weft__plan_state *p, weft__image_writer *w)
     return 0;
 }
 
+static uint32_t at_most(uint32_t v, uint32_t limit) { return v < limit ? v : limit; }
+
 static void tile_of(const weft__plan_state *p, const weft__pop *pop, uint32_t mt, uint32_t nt, uint32_t split,
                     weft__tile *t)
 {
@@ -57,8 +59,8 @@ static void tile_of(const weft__plan_state *p, const weft__pop *pop, uint32_t mt
     t->split = split;
     t->m0 = mt * op->m_tile;
     t->rows = p->m - t->m0 < op->m_tile ? p->m - t->m0 : op->m_tile;
-    t->g0 = nt * pop->groups;
-    t->ng = groups - t->g0 < pop->groups ? groups - t->g0 : pop->groups;
+    t->g0 = pop->even ? (uint32_t)((uint64_t)nt * groups / pop->n_nt) : nt * pop->groups;
+    t->ng = (pop->even ? (uint32_t)((nt + 1ull) * groups / pop->n_nt) : at_most(t->g0 + pop->groups, groups)) - t->g0;
     t->kb0 = split * op->split_kb;
     t->nkb = blocks - t->kb0 < op->split_kb ? blocks - t->kb0 : op->split_kb;
 }

@@ -33,9 +33,10 @@ typedef struct weft__pop {
     uint32_t local; /* index in its device's op table */
     uint32_t level; /* longest chain of pops before it */
     uint32_t next_writer;
-    uint32_t groups;     /* 16-row groups a task takes */
+    uint32_t groups;     /* 16-row groups a task takes, at most */
     uint32_t n_mt, n_nt; /* tiles down and across; times op.n_split */
     uint32_t cost_ns;    /* of a whole task */
+    uint8_t even;        /* the groups are shared out evenly over n_nt tasks; else all but the last take `groups` */
     uint8_t wait_aux;    /* its aux is not ordered by what it waits for anyway */
 } weft__pop;
 

@@ -343,8 +343,8 @@ static int waits_for_writer(const races *r, uint32_t reader, uint32_t writer, ui
     return 0;
 }
 
-/* Is the writer ordered before the reader's read of columns from c0 on (in the reader's coordinates)? Packets bring their
- * own readiness; they only need a writer that runs first. */
+/* Is the writer ordered before the reader's read of columns from c0 on (in the reader's coordinates)? Packets bring
+ * their own readiness; they only need a writer that runs first. */
 static int ordered(const races *r, uint32_t device, uint32_t reader, const weft__access *x, uint32_t c0,
                    uint32_t writer)
 {

@@ -123,6 +123,19 @@ static uint32_t reduce_groups(const weft__plan_state *p, const weft__pop *pop, u
     return g;
 }
 
+/* As many tasks as fill the rounds that they take anyway: 224 tasks of 4 groups keep 132 workers busy for two
+ * rounds, and so do 264 of 3 or 4, which end earlier. Not where tiles are of one shape (wide), chosen, or meet in
+ * reductions. */
+static void share_evenly(const weft__plan_state *p, weft__pop *pop, uint32_t groups)
+{
+    const uint64_t workers = p->opt->workers[pop->op.device], tasks = (uint64_t)pop->n_nt * pop->n_mt;
+    if (p->wide || p->opt->tile_groups || pop->op.kind == WEFT_KIND_REDUCE || (pop->op.flags & WEFT_OP_PARTIAL)) return;
+    const uint64_t rounds = (tasks + workers - 1) / workers, fit = rounds * workers / pop->n_mt;
+    pop->n_nt = fit < groups ? (uint32_t)fit : groups;
+    pop->groups = weft_div_up(groups, pop->n_nt);
+    pop->even = 1;
+}
+
 void weft__tile_pop(const weft__plan_state *p, weft__pop *pop)
 {
     const uint32_t groups = weft_div_up(pop->op.n, 16), rows = p->m < pop->op.m_tile ? p->m : pop->op.m_tile;
@@ -131,5 +144,6 @@ void weft__tile_pop(const weft__plan_state *p, weft__pop *pop)
     pop->groups = reduce ? reduce_groups(p, pop, groups, rows) : choose_groups(p, pop, groups);
     if (pop->groups > groups) pop->groups = groups;
     pop->n_nt = weft_div_up(groups, pop->groups);
+    share_evenly(p, pop, groups);
     pop->cost_ns = weft__cost_task(&pop->op, pop->groups, rows, pop->op.split_kb);
 }
