@@ -1,7 +1,7 @@
 // plan_alloc: the n-th allocation fails, for every n: planner and validator return WEFT_ENOMEM and leak nothing.
 #include "plans.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+#if defined(WEFT_SANITIZED) || !defined(__GLIBC__)
 #define WEFT_NO_FAILING_MALLOC
 #endif
 

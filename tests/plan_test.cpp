@@ -261,7 +261,7 @@ TEST(Plan, WorkersWithoutTasksAndTasksWithoutWorkers)
     }
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef WEFT_SANITIZED
 const double slower = 20;
 #else
 const double slower = 1;

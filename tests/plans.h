@@ -14,6 +14,14 @@
 #include <string>
 #include <vector>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WEFT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define WEFT_SANITIZED 1
+#endif
+#endif
+
 struct Work { // what is computed
     std::vector<uint32_t> chain = {200, 333, 200};
     bool mlp = false; // chain[0] x chain[1] blocks
