@@ -68,19 +68,19 @@ WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_
 }
 
 // Merges the eight warps' states of queries h0 .. h0 + 3 and writes the unit's partial result.
-WEFT_DEV void attn_merge(const cta &c, const weft_slot &s, const attn_unit &u, const attn_state &a, uint32_t hpk, uint32_t h0, const consumer &t)
+WEFT_DEV bool attn_merge(const weft_slot &s, const attn_unit &u, const attn_state &a, uint32_t hpk, uint32_t h0, const consumer &t)
 {
     float *all = (float *)smem()->scratch;
-    consumer_sync(); // the round before has been read
+    if (!consumer_sync()) return false; // the round before has been read
     uint32_t h = t.lane / 4;
     if (h >= h0 && h < h0 + ATTN_MERGE_HEADS) {
         float *p = all + (t.warp * ATTN_MERGE_HEADS + h - h0) * ATTN_MERGE_FLOATS;
         for (uint32_t i = 0; i < 16; i++) p[i * 8 + (t.lane % 4) * 2] = a.o[i][0], p[i * 8 + (t.lane % 4) * 2 + 1] = a.o[i][1];
         if (t.lane % 4 == 0) p[ATTN_DIM] = a.max, p[ATTN_DIM + 1] = a.sum;
     }
-    consumer_sync();
+    if (!consumer_sync()) return false;
     uint32_t tid = t.warp * 32 + t.lane, mine = tid / 64, dim = tid % 64 * 2, q = h0 + mine;
-    if (q >= hpk) return;
+    if (q >= hpk) return true;
     float top = -INFINITY, sum = 0, lo = 0, hi = 0;
     for (uint32_t w = 0; w < CONSUMER_WARPS; w++) top = fmaxf(top, all[(w * ATTN_MERGE_HEADS + mine) * ATTN_MERGE_FLOATS + ATTN_DIM]);
     for (uint32_t w = 0; w < CONSUMER_WARPS; w++) {
@@ -93,6 +93,7 @@ WEFT_DEV void attn_merge(const cta &c, const weft_slot &s, const attn_unit &u, c
     float *out = (float *)s.op.partial + unit * hpk * ATTN_MERGE_FLOATS;
     if (dim == 0) out[q] = top / LOG2E, out[hpk + q] = sum;
     out[2 * hpk + q * ATTN_DIM + dim] = lo, out[2 * hpk + q * ATTN_DIM + dim + 1] = hi;
+    return true;
 }
 
 WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
@@ -105,7 +106,7 @@ WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
     }
     uint32_t hpk = s.op.param[ATTN_HEADS] / s.op.param[ATTN_KV_HEADS], group = t.warp / 4;
     float scale = rsqrtf((float)ATTN_DIM) * LOG2E;
-    attn_share share(c, s);
+    attn_share share(s);
     for (attn_unit u; share.next(u);) {
         uint32_t q[8][2], page = 0;
         load_queries(q, s, u, hpk, t.lane);
@@ -120,7 +121,8 @@ WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
         }
         a.sum += __shfl_xor_sync(~0u, a.sum, 1);
         a.sum += __shfl_xor_sync(~0u, a.sum, 2);
-        for (uint32_t h0 = 0; h0 < hpk; h0 += ATTN_MERGE_HEADS) attn_merge(c, s, u, a, hpk, h0, t);
+        for (uint32_t h0 = 0; h0 < hpk; h0 += ATTN_MERGE_HEADS)
+            if (!attn_merge(s, u, a, hpk, h0, t)) return false;
     }
     return true;
 }
@@ -138,6 +140,7 @@ WEFT_DEV bool body_attn_combine(const cta &c, weft_slot &s, consumer &t)
         for (uint32_t q = tid / 64; q < hpk; q += CONSUMERS / 64) {
             uint32_t dim = tid % 64 * 2;
             float top = -INFINITY, sum = 0, lo = 0, hi = 0;
+#pragma unroll 4
             for (uint32_t b = 0; b < blocks; b++) {
                 const float *p = (const float *)s.op.partial + ((uint64_t)i * s.op.param[ATTN_MAX_BLOCKS] + b) * hpk * ATTN_MERGE_FLOATS;
                 float m = __ldcg(p + q), next = fmaxf(top, m), keep = top == -INFINITY ? 0.0f : __expf(top - next), f = __expf(m - next);

@@ -17,7 +17,7 @@ WEFT_DEV bool body_mix(const cta &c, weft_slot &s, consumer &t)
 {
     if (!await_all(s)) return false;
     if (t.warp != 0 || t.lane != 0) return true;
-    const uint32_t *a = (const uint32_t *)queue_of(c, s).args + s.task.tile[0];
+    const uint32_t *a = (const uint32_t *)queue_of(s).args + s.task.tile[0];
     uint32_t h = a[0], n_in = a[1];
     for (uint32_t i = 0; i < n_in; i++) h = weft_mix_step(h, ld_cg32((const uint32_t *)c.dev->work[smem()->device] + a[2 + i]));
     const uint32_t *out = a + 2 + n_in;

@@ -30,30 +30,70 @@ WEFT_DEV void release_page(const consumer &t) // this warp has read it
     if (t.lane == 0) mbar_arrive(&smem()->empty[t.page]);
 }
 
-template <int MT> struct x_chunk { // one warp's 64 columns of x, as B operands
+// How x comes: as plain elements, or as packets; one row of packets is common enough for a way of its own.
+enum x_form { X_PLAIN, X_PACKETS, X_ONE_ROW };
+
+// One warp's 64 columns of x, as they came from memory: nothing may touch them before they are used, or the load is waited for.
+template <int MT, x_form FORM> struct x_chunk {
     uint4 v[MT][2];
-    uint4 tag[2]; // of packets
+    __device__ void operands(uint32_t (&b)[MT][8], uint32_t) const
+    {
+#pragma unroll
+        for (int j = 0; j < MT; j++) {
+            b[j][0] = v[j][0].x, b[j][1] = v[j][0].y, b[j][2] = v[j][0].z, b[j][3] = v[j][0].w;
+            b[j][4] = v[j][1].x, b[j][5] = v[j][1].y, b[j][6] = v[j][1].z, b[j][7] = v[j][1].w;
+        }
+    }
+};
+template <> struct x_chunk<1, X_PACKETS> { // the low half is x, the high half the tag
+    ulonglong2 v[4];
+    __device__ void operands(uint32_t (&b)[1][8], uint32_t) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) b[0][i * 2] = (uint32_t)v[i].x, b[0][i * 2 + 1] = (uint32_t)v[i].y;
+    }
+    __device__ uint32_t differs(uint32_t tag) const
+    {
+        uint32_t d = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) d |= ((uint32_t)(v[i].x >> 32) ^ tag) | ((uint32_t)(v[i].y >> 32) ^ tag);
+        return d;
+    }
+    __device__ uint32_t seen() const { return (uint32_t)(v[0].x >> 32); }
+};
+template <> struct x_chunk<1, X_ONE_ROW> { // a packet a lane: few registers, so many chunks may be on their way
+    uint64_t v;
+    __device__ void operands(uint32_t (&b)[1][8], uint32_t lane) const
+    {
+#pragma unroll
+        for (int i = 0; i < 8; i++) b[0][i] = __shfl_sync(~0u, (uint32_t)v, i / 2 * 8 + lane % 4 * 2 + i % 2);
+    }
+    __device__ uint32_t differs(uint32_t tag) const { return (uint32_t)(v >> 32) ^ tag; }
+    __device__ uint32_t seen() const { return (uint32_t)(v >> 32); }
 };
 
 // Reads x, chunk by chunk: this warp's block of 64 columns in each. Lanes of rows past the end read the last row again: their
-// products meet no element that is stored.
-template <int MT, bool PACKET> struct x_reader {
+// products meet no element that is stored. No load stands behind a branch: a register that is loaded on one path only is loaded
+// elsewhere and then moved, and the move waits for the load. Past the end plain loads are predicated off, packets read again.
+template <int MT, x_form FORM> struct x_reader {
+    static constexpr bool PACKET = FORM != X_PLAIN;
     const uint8_t *base;  // this lane's part of the warp's block in chunk 0
     uint32_t offset[MT];  // plain: of each block of 8 rows
     uint32_t stride, row; // bytes from one chunk to the next; packets: from one 16-byte part to the next
     uint32_t mine;        // chunks in which this warp has a block
     uint32_t first;       // block of chunk 0, in all of K
     uint32_t ready, tag;
+    bool sys;             // packets: another device writes them
 
     __device__ x_reader(const weft_slot &s, uint32_t seq, const consumer &t)
     {
         uint32_t m0 = s.task.tile[0], kb0 = s.task.tile[3] & 0xffff, nkb = s.task.tile[3] >> 16;
         mine = nkb > t.warp ? (nkb - t.warp + 7) / 8 : 0;
-        first = kb0 + t.warp, ready = 0, tag = seq;
+        first = kb0 + (mine ? t.warp : 0), ready = 0, tag = seq, sys = s.op.flags & WEFT_OP_X_SYS;
         if constexpr (PACKET) {
             uint32_t mp = weft_packet_rows(s.op.m), n = min(t.lane / 4, s.op.m - 1);
             row = mp * 64, stride = 8 * 4 * row;
-            base = (const uint8_t *)s.op.pk_x + (uint64_t)first * 4 * row + n * 64 + t.lane % 4 * 16;
+            base = (const uint8_t *)s.op.pk_x + (uint64_t)first * 4 * row + (FORM == X_ONE_ROW ? t.lane * 8 : n * 64 + t.lane % 4 * 16);
         } else {
             uint32_t blocks = weft_div_up(s.op.m, 8);
             stride = 8 * blocks * WEFT_FRAG_BYTES;
@@ -66,61 +106,54 @@ template <int MT, bool PACKET> struct x_reader {
         }
     }
 
-    __device__ void load(x_chunk<MT> &x, uint32_t ch) const
+    __device__ void load(x_chunk<MT, FORM> &x, uint32_t ch) const
     {
-        const uint8_t *p = base + (uint64_t)ch * stride;
-        if constexpr (PACKET) {
-            ulonglong2 a = weft_ld_relaxed_packets_sys(p), b = weft_ld_relaxed_packets_sys(p + row);
-            ulonglong2 d = weft_ld_relaxed_packets_sys(p + 2 * row), e = weft_ld_relaxed_packets_sys(p + 3 * row);
-            x.v[0][0] = make_uint4((uint32_t)a.x, (uint32_t)a.y, (uint32_t)b.x, (uint32_t)b.y);
-            x.v[0][1] = make_uint4((uint32_t)d.x, (uint32_t)d.y, (uint32_t)e.x, (uint32_t)e.y);
-            x.tag[0] = make_uint4((uint32_t)(a.x >> 32), (uint32_t)(a.y >> 32), (uint32_t)(b.x >> 32), (uint32_t)(b.y >> 32));
-            x.tag[1] = make_uint4((uint32_t)(d.x >> 32), (uint32_t)(d.y >> 32), (uint32_t)(e.x >> 32), (uint32_t)(e.y >> 32));
+        const uint8_t *p = base + (uint64_t)min(ch, mine ? mine - 1 : 0) * stride;
+        if constexpr (FORM == X_ONE_ROW) {
+            x.v = sys ? weft_ld_relaxed_b64_sys((const uint64_t *)p) : weft_ld_relaxed_b64_gpu((const uint64_t *)p);
+        } else if constexpr (FORM == X_PACKETS) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) x.v[i] = sys ? weft_ld_relaxed_packets_sys(p + i * row) : weft_ld_relaxed_packets_gpu(p + i * row);
         } else {
 #pragma unroll
-            for (int j = 0; j < MT; j++) x.v[j][0] = ld_cg(p + offset[j]), x.v[j][1] = ld_cg(p + offset[j] + 512);
+            for (int j = 0; j < MT; j++) ld_cg_if(x.v[j][0], p + offset[j], ch < mine), ld_cg_if(x.v[j][1], p + offset[j] + 512, ch < mine);
         }
     }
 
     // Starts the loads of chunk `ch`. Plain x: once the chunk may be read. False: leave.
-    __device__ bool start(x_chunk<MT> &x, uint32_t ch, weft_slot &s)
+    __device__ bool start(x_chunk<MT, FORM> &x, uint32_t ch, weft_slot &s)
     {
-        if (ch >= mine) return true;
-        if (!PACKET && (first + ch * 8) / 8 >= ready && !await_ready(s, (first + ch * 8) / 8, &ready)) return false;
+        if (!PACKET && ch < mine && (first + ch * 8) / 8 >= ready && !await_ready(s, (first + ch * 8) / 8, &ready)) return false;
         load(x, ch);
         return true;
     }
 
-    __device__ bool all_here(const x_chunk<MT> &x) const
-    {
-        uint4 a = x.tag[0], b = x.tag[1];
-        uint32_t differ = (a.x ^ tag) | (a.y ^ tag) | (a.z ^ tag) | (a.w ^ tag) | (b.x ^ tag) | (b.y ^ tag) | (b.z ^ tag) | (b.w ^ tag);
-        return __all_sync(~0u, differ == 0);
-    }
+    __device__ bool all_here(const x_chunk<MT, FORM> &x) const { return __all_sync(~0u, x.differs(tag) == 0); }
 
-    // Packets: reads again until all of the chunk's carry this step's tag. False: leave.
-    __device__ bool finish(x_chunk<MT> &x, uint32_t ch)
+    // Packets: reads x[u] again until all of it carries this step's tag; then the later chunks, which were read before this
+    // one was there, once more, all together: else each of them would cost a trip of its own. False: leave.
+    template <int AHEAD> __device__ bool finish(x_chunk<MT, FORM> (&x)[AHEAD], int u, uint32_t ch)
     {
-        if (PACKET)
-            while (!all_here(x)) {
-                note_stall((first + ch * 8) * 32, tag, x.tag[0].x);
+        if constexpr (PACKET) {
+            if (all_here(x[u])) return true;
+            do {
+                note_stall((first + ch * 8) * 32, tag, x[u].seen());
                 if (leaving()) return false;
-                load(x, ch);
-            }
+                load(x[u], ch);
+            } while (!all_here(x[u]));
+#pragma unroll
+            for (int i = 1; i < AHEAD; i++) load(x[(u + i) % AHEAD], ch + i);
+        }
         return true;
     }
 };
 
-template <int MT> WEFT_DEV void add_squares(const x_chunk<MT> &x, float (&ss)[MT])
+template <int MT> WEFT_DEV void add_squares(const uint32_t (&b)[MT][8], float (&ss)[MT])
 {
 #pragma unroll
     for (int j = 0; j < MT; j++)
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            uint32_t w[4] = {x.v[j][h].x, x.v[j][h].y, x.v[j][h].z, x.v[j][h].w};
-#pragma unroll
-            for (int i = 0; i < 4; i++) ss[j] += bf16_lo(w[i]) * bf16_lo(w[i]) + bf16_hi(w[i]) * bf16_hi(w[i]);
-        }
+        for (int i = 0; i < 8; i++) ss[j] += bf16_lo(b[j][i]) * bf16_lo(b[j][i]) + bf16_hi(b[j][i]) * bf16_hi(b[j][i]);
 }
 
 // Where this lane's ldmatrix rows lie in a page, for the four K steps of 16 columns.
@@ -134,67 +167,95 @@ WEFT_DEV void matrix_offsets(uint32_t (&at)[4], const consumer &t)
 
 // One page: 16 rows of W by this warp's 64 columns, times its x. SETS: independent sums, so that few rows of x don't make one
 // chain of dependent mma.
-template <int MT, int SETS> WEFT_DEV void mma_page(float (&acc)[SETS][MT][4], const uint32_t (&at)[4], uint32_t page, const x_chunk<MT> &x)
+template <int MT, int SETS> WEFT_DEV void mma_page(float (&acc)[SETS][MT][4], const uint32_t (&at)[4], uint32_t page, const uint32_t (&b)[MT][8])
 {
     uint32_t a[4][4];
 #pragma unroll
     for (int q = 0; q < 4; q++) ldmatrix_x4(a[q], at[q] + page * WEFT_PAGE_BYTES);
 #pragma unroll
     for (int j = 0; j < MT; j++) {
-        mma_bf16(acc[0][j], a[0], x.v[j][0].x, x.v[j][0].y);
-        mma_bf16(acc[1 % SETS][j], a[1], x.v[j][0].z, x.v[j][0].w);
-        mma_bf16(acc[0][j], a[2], x.v[j][1].x, x.v[j][1].y);
-        mma_bf16(acc[1 % SETS][j], a[3], x.v[j][1].z, x.v[j][1].w);
+#pragma unroll
+        for (int q = 0; q < 4; q++) mma_bf16(acc[q % SETS][j], a[q], b[j][q * 2], b[j][q * 2 + 1]);
     }
 }
 
-// Adds the eight warps' sums, one group and up to 16 rows of x a round, and stores the results. False: leave.
+// Adds the eight warps' sums and stores the results, 256 of them a round: 16 rows of one group, or 8 rows of two. False: leave.
 template <int MT, int G, int SETS> WEFT_DEV bool finish_groups(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][SETS][MT][4], const float (&ss)[MT])
 {
-    constexpr int PAIR = MT < 2 ? 1 : 2, ROUNDS = MT / PAIR; // blocks of 8 rows a round, rounds a group
+    constexpr int PAIR = MT < 2 ? 1 : 2, PER = 2 / PAIR, ROUNDS = MT / PAIR; // blocks of rows and groups a round; rounds a group
     constexpr uint32_t COL = 20; // floats from one row of x to the next: no bank conflicts; word 16: its sum of squares
-    static_assert(CONSUMER_WARPS * PAIR * 8 * COL * sizeof(float) <= SCRATCH_BYTES / 2, "half of scratch a round");
+    static_assert(CONSUMER_WARPS * 16 * COL * sizeof(float) <= SCRATCH_BYTES / 2, "half of scratch a round");
     bool norm = s.op.flags & WEFT_OP_NORM;
-    for (uint32_t i = 0; i < s.task.tile[2] * ROUNDS; i++, t.round++) {
+    for (uint32_t i = 0; i * PER < s.task.tile[2] * ROUNDS; i++, t.round++) {
         float *part = (float *)(smem()->scratch + t.round % 2 * (SCRATCH_BYTES / 2));
-        uint32_t r = t.lane % 16, col = (t.warp + t.round) % CONSUMER_WARPS * 2 + t.lane / 16; // few rows: each warp's turn
-        float *p = part + (t.warp * PAIR * 8 + t.lane % 4 * 2) * COL + t.lane / 4;
+        float *p = part + (t.warp * 16 + t.lane % 4 * 2) * COL + t.lane / 4;
 #pragma unroll
         for (int k = 0; k < G * ROUNDS; k++) // registers have no index: find round i's
-            if (k == (int)i) {
+            if (k / PER == (int)i) {
 #pragma unroll
                 for (int j = 0; j < PAIR; j++) {
+                    int at = PER > 1 ? k % PER : j; // block of eight columns of scratch
                     float d[4];
 #pragma unroll
                     for (int e = 0; e < 4; e++)
                         d[e] = acc[k / ROUNDS][0][k % ROUNDS * PAIR + j][e] + (SETS > 1 ? acc[k / ROUNDS][SETS - 1][k % ROUNDS * PAIR + j][e] : 0.0f);
-                    p[j * 8 * COL] = d[0], p[(j * 8 + 1) * COL] = d[1], p[j * 8 * COL + 8] = d[2], p[(j * 8 + 1) * COL + 8] = d[3];
-                    if (norm && t.lane % 4 == 0) part[(t.warp * PAIR * 8 + j * 8 + t.lane / 4) * COL + 16] = ss[k % ROUNDS * PAIR + j];
+                    p[at * 8 * COL] = d[0], p[(at * 8 + 1) * COL] = d[1], p[at * 8 * COL + 8] = d[2], p[(at * 8 + 1) * COL + 8] = d[3];
+                    if (norm && t.lane % 4 == 0) part[(t.warp * 16 + at * 8 + t.lane / 4) * COL + 16] = ss[k % ROUNDS * PAIR + j];
                 }
             }
-        consumer_sync(); // the other half was read before this barrier's threads came here
-        uint32_t m = s.task.tile[0] + i % ROUNDS * PAIR * 8 + col;
-        bool mine = col < PAIR * 8 && m < s.op.m;
+        if (!consumer_sync()) return false; // the other half was read before this barrier's threads came here
+        uint32_t r = t.lane % 16, col = (t.warp + t.round) % CONSUMER_WARPS * 2 + t.lane / 16; // few rows: each warp's turn
+        uint32_t g = PER > 1 ? i * PER + col / 8 : i / ROUNDS;
+        uint32_t m = s.task.tile[0] + (PER > 1 ? col % 8 : i % ROUNDS * 16 + col);
+        bool mine = g < s.task.tile[2] && m < s.op.m;
         float v = 0, sum = 0;
         if (mine)
+#pragma unroll
             for (uint32_t w = 0; w < CONSUMER_WARPS; w++) {
-                v += part[(w * PAIR * 8 + col) * COL + r];
-                if (norm) sum += part[(w * PAIR * 8 + col) * COL + 16];
+                v += part[(w * 16 + col) * COL + r];
+                if (norm) sum += part[(w * 16 + col) * COL + 16];
             }
         if (norm) v *= rsqrtf(sum / (float)s.op.k + s.op.eps);
-        if (!store_group(s, seq, s.task.tile[1] + i / ROUNDS, m, r, v, mine)) return false;
+        if (!store_group(s, seq, s.task.tile[1] + g, m, r, v, mine)) return false;
     }
     return true;
 }
 
-template <int MT, int G, bool PACKET> WEFT_DEV bool stream_task(weft_slot &s, uint32_t seq, consumer &t)
+// The same for one row of x: all groups in one round, since only one column of each sum counts.
+template <int G> WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][2][1][4], float ss)
 {
-    constexpr int AHEAD = MT == 1 ? 4 : MT == 2 ? 3 : MT == 4 ? 2 : 1, SETS = MT == 1 ? 2 : 1;
-    x_reader<MT, PACKET> reader(s, seq, t);
+    float *part = (float *)(smem()->scratch + t.round++ % 2 * (SCRATCH_BYTES / 2)), *squares = part + G * 16 * CONSUMER_WARPS;
+    static_assert((G * 16 + 1) * CONSUMER_WARPS * sizeof(float) <= SCRATCH_BYTES / 2, "half of scratch a round");
+    bool norm = s.op.flags & WEFT_OP_NORM;
+    if (t.lane % 4 == 0)
+#pragma unroll
+        for (int g = 0; g < G; g++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) part[(t.warp * G + g) * 16 + h * 8 + t.lane / 4] = acc[g][0][0][h * 2] + acc[g][1][0][h * 2];
+    if (norm && t.lane == 0) squares[t.warp] = ss;
+    if (!consumer_sync()) return false; // the other half was read before this barrier's threads came here
+    uint32_t i = (t.warp + t.round) % CONSUMER_WARPS * 32 + t.lane, g = i / 16, r = i % 16; // each pair of warps' turn
+    if (i >= G * 16) return true;
+    bool mine = g < s.task.tile[2];
+    float v = 0, sum = 0;
+#pragma unroll
+    for (uint32_t w = 0; w < CONSUMER_WARPS; w++) v += part[w * G * 16 + i];
+    if (norm) {
+        for (uint32_t w = 0; w < CONSUMER_WARPS; w++) sum += squares[w];
+        v *= rsqrtf(sum / (float)s.op.k + s.op.eps);
+    }
+    return store_group(s, seq, s.task.tile[1] + g, 0, r, v, mine);
+}
+
+template <int MT, int G, x_form FORM> WEFT_DEV bool stream_task(weft_slot &s, uint32_t seq, consumer &t)
+{
+    constexpr int AHEAD = FORM == X_ONE_ROW ? 8 : FORM == X_PACKETS ? 4 : MT == 1 ? 6 : MT == 2 ? 4 : MT == 4 ? 2 : 1;
+    constexpr int SETS = MT == 1 ? 2 : 1;
+    x_reader<MT, FORM> reader(s, seq, t);
     uint32_t ng = s.task.tile[2], chunks = weft_div_up(s.task.tile[3] >> 16, 8), at[4];
     bool norm = s.op.flags & WEFT_OP_NORM;
     float acc[G][SETS][MT][4] = {}, ss[MT] = {};
-    x_chunk<MT> x[AHEAD] = {}; // else a register that some path leaves unset stays live through all other bodies
+    x_chunk<MT, FORM> x[AHEAD] = {}; // else a register that some path leaves unset stays live through all other bodies
     matrix_offsets(at, t);
 #pragma unroll
     for (int u = 0; u < AHEAD; u++)
@@ -205,15 +266,17 @@ template <int MT, int G, bool PACKET> WEFT_DEV bool stream_task(weft_slot &s, ui
             uint32_t ch = ch0 + u;
             if (ch >= chunks) break;
             bool mine = ch < reader.mine;
+            uint32_t b[MT][8] = {};
             if (mine) {
-                if (!reader.finish(x[u], ch)) return false;
-                if (norm) add_squares(x[u], ss);
+                if (!reader.finish(x, u, ch)) return false;
+                x[u].operands(b, t.lane);
+                if (norm) add_squares(b, ss);
             }
 #pragma unroll
             for (int g = 0; g < G; g++) {
                 if (g >= (int)ng) break;
                 if (!await_full(t)) return false;
-                if (mine) mma_page<MT, SETS>(acc[g], at, t.page, x[u]);
+                if (mine) mma_page<MT, SETS>(acc[g], at, t.page, b);
                 release_page(t);
                 next_page(t);
             }
@@ -228,17 +291,20 @@ template <int MT, int G, bool PACKET> WEFT_DEV bool stream_task(weft_slot &s, ui
         }
     }
     if (!await_all(s)) return false; // waits that no chunk needed (the residual's)
-    return finish_groups<MT, G, SETS>(s, seq, t, acc, ss);
+    if constexpr (FORM == X_ONE_ROW) return finish_one_row<G>(s, seq, t, acc, ss[0]);
+    else return finish_groups<MT, G, SETS>(s, seq, t, acc, ss);
 }
 
-WEFT_DEV bool body_gemm_stream(const cta &c, weft_slot &s, consumer &t)
+WEFT_DEV bool body_gemm_stream(const cta &, weft_slot &s, consumer &t)
 {
     uint32_t rows = min(s.op.m_tile, s.op.m - s.task.tile[0]), ng = s.task.tile[2], seq = step_of(s).seq;
-    if (s.op.flags & WEFT_OP_X_PACKET) return ng == 1 ? stream_task<1, 1, true>(s, seq, t) : stream_task<1, 4, true>(s, seq, t);
-    if (rows <= 8) return ng == 1 ? stream_task<1, 1, false>(s, seq, t) : stream_task<1, 4, false>(s, seq, t);
-    if (rows <= 16) return stream_task<2, 4, false>(s, seq, t);
-    if (rows <= 32) return stream_task<4, 4, false>(s, seq, t);
-    return stream_task<8, 2, false>(s, seq, t);
+    if (s.op.flags & WEFT_OP_X_PACKET && s.op.m == 1)
+        return ng == 1 ? stream_task<1, 1, X_ONE_ROW>(s, seq, t) : stream_task<1, 4, X_ONE_ROW>(s, seq, t);
+    if (s.op.flags & WEFT_OP_X_PACKET) return stream_task<1, 4, X_PACKETS>(s, seq, t);
+    if (rows <= 8) return ng == 1 ? stream_task<1, 1, X_PLAIN>(s, seq, t) : stream_task<1, 4, X_PLAIN>(s, seq, t);
+    if (rows <= 16) return stream_task<2, 4, X_PLAIN>(s, seq, t);
+    if (rows <= 32) return stream_task<4, 4, X_PLAIN>(s, seq, t);
+    return stream_task<8, 2, X_PLAIN>(s, seq, t);
 }
 
 #endif

@@ -70,7 +70,7 @@ WEFT_DEV bool body_gemm_wide(const cta &c, weft_slot &s, consumer &t)
     uint32_t last = 0;
     for (uint32_t kb = 0; kb < nkb; kb++) {
         uint32_t p = t.page;
-        for (uint32_t i = 0; i < 3; i++) ok &= await(&smem()->full[p + i], t.parity);
+        ok &= await(&smem()->full[p], t.parity) & await(&smem()->full[p + 2], t.parity);
         uint64_t a = wgmma_desc(smem_addr(smem()->page[p + 2]) + group * 8192), b = wgmma_desc(smem_addr(smem()->page[p]));
         wgmma_fence();
 #pragma unroll
@@ -87,7 +87,7 @@ WEFT_DEV bool body_gemm_wide(const cta &c, weft_slot &s, consumer &t)
     if (!ok) return false;
     float norm = 1.0f; // of row lane / 2, which squares_of_page has shared between two lanes
     if (s.op.flags & WEFT_OP_NORM) norm = rsqrtf((ss + __shfl_xor_sync(~0u, ss, 1)) / (float)s.op.k + s.op.eps);
-    consumer_sync(); // scratch: other tasks' rounds are over
+    if (!consumer_sync()) return false; // scratch: other tasks' rounds are over
     return store_wide(s, step_of(s).seq, acc, s.task.tile[0] + t.warp * 16, norm, t);
 }
 

@@ -43,6 +43,8 @@ struct weft_slot {
     weft_op_rt op;
     uint32_t id, flags, step; // step: index in cta_smem.step
     uint32_t ready;           // K chunks below this one may be read; READY_ALL: every wait has held
+    uint32_t *wait_word[2], *signal_word[2]; // of the inline waits and signals, found ahead of time
+    uint32_t wait_sys;                       // bit i: wait i is of scope sys
     uint64_t t_pop, t_ready, t_start, t_end;
 };
 
@@ -56,8 +58,11 @@ struct cta_smem {
     uint32_t ticket[WEFT_MAX_VARIANTS]; // push: the fetcher's, next in each variant's ring
     uint32_t leave;
     uint32_t stall[3]; // packet index, expected, seen: what a consumer that polls packets waits for; for the report
-    uint32_t device, worker, policy, trace;
-    weft_ctl *ctl; // of this device
+    uint32_t device, worker, policy, trace, base, n_device, n_worker;
+    uint64_t peers;
+    weft_ctl *ctl;                          // of this device
+    weft_line *running;                     // of this worker
+    weft_queue_rt queue[WEFT_MAX_VARIANTS]; // a copy: the acquires of other roles empty L1, again and again
 };
 static_assert(sizeof(cta_smem) <= 232448 - 1024, "what an SM has, less what the system takes");
 
@@ -78,7 +83,7 @@ WEFT_DEV uint32_t *counter_word(const weft_queue_rt &q, uint32_t device, uint32_
     return &((weft_line *)q.words[device])[counter].value;
 }
 WEFT_DEV const weft_step_head &step_of(const weft_slot &s) { return smem()->step[s.step]; }
-WEFT_DEV const weft_queue_rt &queue_of(const cta &c, const weft_slot &s) { return c.dev->queue[step_of(s).variant]; }
+WEFT_DEV const weft_queue_rt &queue_of(const weft_slot &s) { return smem()->queue[step_of(s).variant]; }
 
 // ----------------------------------------------------------------------------------------------- how a wait ends
 
@@ -173,6 +178,13 @@ WEFT_DEV bool await_all(weft_slot &s)
     return await_ready(s, READY_ALL - 1, &ready);
 }
 
-WEFT_DEV void consumer_sync(void) { asm volatile("bar.sync 1, %0;" ::"n"(CONSUMERS) : "memory"); }
+// All consumer warps meet. False: leave. A warp that leaves arrives once more (consumer_leave), so that the others, which
+// may stand at the barrier, get past it and see `leave` too.
+WEFT_DEV bool consumer_sync(void)
+{
+    asm volatile("bar.sync 1, %0;" ::"n"(CONSUMERS) : "memory");
+    return !leaving();
+}
+WEFT_DEV void consumer_leave(void) { asm volatile("bar.arrive 1, %0;" ::"n"(CONSUMERS) : "memory"); }
 
 #endif

@@ -48,6 +48,11 @@ WEFT_DEV bool store_pair(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, flo
         lo = gelu(lo), hi = gelu(hi);
     }
     uint32_t word = pack_bf16(lo, odd_end ? 0.0f : hi);
+    if (s.op.flags & WEFT_OP_OUT_PACKET) {
+        uint64_t *p = (uint64_t *)s.op.pk_out + weft_packet_index(weft_packet_rows(s.op.m), m, n), v = word | (uint64_t)seq << 32;
+        if (s.op.flags & WEFT_OP_OUT_SYS) weft_st_relaxed_b64_sys(p, v);
+        else weft_st_relaxed_b64_gpu(p, v);
+    }
     uint32_t *out = pair_at(s.op.out, s.op.out_layout, s.op.out_rows, s.op.out_cols, m, n);
     if (s.op.out_layout != WEFT_LAYOUT_ROW) {
         *out = word;
@@ -55,8 +60,6 @@ WEFT_DEV bool store_pair(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, flo
         ((uint16_t *)out)[0] = (uint16_t)word;
         if (!odd_end) ((uint16_t *)out)[1] = (uint16_t)(word >> 16);
     }
-    if (s.op.flags & WEFT_OP_OUT_PACKET)
-        weft_st_relaxed_b64_sys((uint64_t *)s.op.pk_out + weft_packet_index(weft_packet_rows(s.op.m), m, n), word | (uint64_t)seq << 32);
     return true;
 }
 
@@ -107,10 +110,10 @@ WEFT_DEV bool store_group(weft_slot &s, uint32_t seq, uint32_t g, uint32_t m, ui
         return true;
     }
     if (s.op.epilogue == WEFT_EPI_GATED_SILU) {
-        float up = __shfl_down_sync(~0u, v, 8);
+        float up = __shfl_down_sync(__activemask(), v, 8);
         v = silu(v) * up; // in threads r < 8
     }
-    float next = __shfl_down_sync(~0u, v, 1);
+    float next = __shfl_down_sync(__activemask(), v, 1);
     bool gated = s.op.epilogue == WEFT_EPI_GATED_SILU;
     uint32_t n = gated ? g * 8 + r : g * 16 + r;
     if (mine && r % 2 == 0 && (!gated || r < 8) && n < s.op.out_cols) ok = store_pair(s, seq, m, n, v, next);

@@ -31,14 +31,15 @@ WEFT_DEV void consume(const cta &c)
         // Opaque: else the compiler computes every body's lane constants here, once, and spills them in all the others.
         asm volatile("" : "+r"(t.warp), "+r"(t.lane));
         weft_slot &s = smem()->slot[n % SLOTS];
-        if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT) return;
+        if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n))) return consumer_leave();
+        if (s.flags & SLOT_EXIT) return;
         bool first = t.warp == 0 && t.lane == 0, clock = smem()->trace && first;
         if (clock) s.t_start = clock_ticks();
-        if (first) weft_st_relaxed_sys(&((weft_line *)c.dev->running)[smem()->worker].value, s.flags & SLOT_EMPTY ? WEFT_NONE : s.id);
+        if (first) weft_st_relaxed_gpu(&smem()->running->value, s.flags & SLOT_EMPTY ? WEFT_NONE : s.id);
         bool ok = s.flags & SLOT_EMPTY ? await_all(s) : run_body(c, s, t);
-        if (!ok) return;
+        if (!ok) return consumer_leave();
         if (clock) s.t_end = clock_ticks();
-        if (first && s.flags & SLOT_LAST) weft_st_relaxed_sys(&((weft_line *)c.dev->running)[smem()->worker].value, WEFT_NONE);
+        if (first && s.flags & SLOT_LAST) weft_st_relaxed_gpu(&smem()->running->value, WEFT_NONE);
         __syncwarp();
         if (t.lane == 0) mbar_arrive(&smem()->slot_done[n % SLOTS]); // what the warp stored happens before: signal_static
     }
@@ -48,6 +49,9 @@ WEFT_DEV void set_up(const cta &c, uint32_t worker)
 {
     cta_smem *sm = smem();
     sm->device = c.dev->device, sm->worker = worker, sm->ctl = (weft_ctl *)c.dev->ctl[c.dev->device];
+    sm->base = c.dev->base, sm->n_device = c.dev->n_device, sm->n_worker = c.dev->n_worker, sm->peers = c.dev->peers;
+    for (uint32_t v = 0; v < c.dev->n_variant; v++) sm->queue[v] = c.dev->queue[v];
+    sm->running = (weft_line *)c.dev->running + worker;
     sm->policy = c.dev->policy, sm->trace = c.dev->trace_cap != 0;
     for (uint32_t i = 0; i < PAGES; i++) mbar_init(&sm->full[i], 1), mbar_init(&sm->empty[i], CONSUMER_WARPS);
     for (uint32_t i = 0; i < SLOTS; i++)

@@ -90,6 +90,14 @@ WEFT_DEV void bulk_load_hint(void *dst, const void *src, uint32_t bytes, uint64_
                  "l"(src), "r"(bytes), "r"(smem_addr(bar)), "l"(policy)
                  : "memory");
 }
+// A box of a tensor of four dimensions, from coordinates (0, 0, c2, c3).
+WEFT_DEV void bulk_load_box(void *dst, const void *map, uint32_t c2, uint32_t c3, uint64_t *bar)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2, %3, %4}], [%5];" ::
+                     "r"(smem_addr(dst)),
+                 "l"(map), "r"(0), "r"(c2), "r"(c3), "r"(smem_addr(bar))
+                 : "memory");
+}
 // Global memory that ordinary stores wrote is next read by a bulk copy of this thread.
 WEFT_DEV void fence_proxy_async_global(void) { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
@@ -99,6 +107,16 @@ WEFT_DEV uint4 ld_cg(const void *p)
     uint4 v;
     asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
     return v;
+}
+// The same where `on`; else v keeps its value. (A branch would make the compiler load elsewhere and move, and the move waits.)
+WEFT_DEV void ld_cg_if(uint4 &v, const void *p, bool on)
+{
+    asm volatile("{.reg .pred on;\n"
+                 "setp.ne.u32 on, %5, 0;\n"
+                 "@on ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];}"
+                 : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+                 : "l"(p), "r"((uint32_t)on)
+                 : "memory");
 }
 WEFT_DEV uint32_t ld_cg32(const void *p)
 {

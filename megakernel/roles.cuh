@@ -14,30 +14,39 @@ struct fetcher {
     uint32_t holds = 0; // bit v: a ticket of variant v's ring is held
 };
 
-// Copies the record of step `s` from the host's ring to every device's. Worker 0 of device 0 only; whole warp.
+// All 16 words of step s's head, one a lane, once they carry its tag: one trip, as with any packet. Waiting has no deadline;
+// only an abort ends it. False: leave.
+WEFT_DEV bool await_head(const cta &c, const uint64_t *from, bool sys, uint32_t s, uint64_t *head)
+{
+    uint32_t lane = threadIdx.x % 32;
+    poll p;
+    for (;;) {
+        *head = (uint64_t)s << 32;
+        if (lane < 16) *head = sys ? weft_ld_relaxed_b64_sys(from + lane) : weft_ld_relaxed_b64_gpu(from + lane);
+        if (__all_sync(~0u, (uint32_t)(*head >> 32) == s)) return true;
+        if (!keep_polling_for(c, p, s, 0, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
+    }
+}
+
+// Copies the record of step s from the host's ring to every device's: the payload first, if there is one, then the head's
+// packets, which await_step polls. Worker 0 of device 0 only; whole warp.
 WEFT_DEV bool forward_step(const cta &c, uint32_t s)
 {
     uint32_t lane = threadIdx.x % 32;
-    weft_step_record *from = &mailbox(c)->ring[s % WEFT_STEP_RING];
+    const weft_step_record *from = &mailbox(c)->ring[s % WEFT_STEP_RING];
     uint64_t head;
-    poll p;
-    for (;;) {
-        head = lane < 16 ? weft_ld_relaxed_b64_sys(&from->head[lane]) : (uint64_t)s << 32;
-        if (__all_sync(~0u, (uint32_t)(head >> 32) == s)) break;
-        // Waiting for the host has no deadline; only an abort ends it.
-        if (!keep_polling_for(c, p, s, 0, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
-    }
+    if (!await_head(c, from->head, true, s, &head)) return false;
     uint32_t payload = __shfl_sync(~0u, (uint32_t)head, 5);
-    if (payload) weft_fence_acq_rel_sys(); // pairs with the host's release of the head (steps.c)
-    for (uint32_t d = 0; d < c.dev->n_device; d++) {
+    if (payload) weft_fence_acq_rel_sys(); // the host released the head after the payload
+    for (uint32_t d = 0; payload && d < smem()->n_device; d++) {
         weft_step_record *to = &peer_ctl(c, d)->ring[s % WEFT_STEP_RING];
-        if (lane < 16) to->head[lane] = head;
         for (uint32_t i = lane; i < (payload + 15) / 16; i += 32) ((uint4 *)to->payload)[i] = ld_cg(from->payload + i * 16);
-        __syncwarp();
-        if (lane == 0) { // acquired in await_step
-            if (d == smem()->device) weft_st_release_gpu(&peer_ctl(c, d)->published.value, s);
-            else weft_st_release_sys(&peer_ctl(c, d)->published.value, s);
-        }
+    }
+    if (payload) weft_fence_acq_rel_sys(); // pairs with the one in await_step
+    for (uint32_t d = 0; d < smem()->n_device; d++) {
+        uint64_t *to = peer_ctl(c, d)->ring[s % WEFT_STEP_RING].head + lane;
+        if (lane < 16 && d == smem()->device) weft_st_relaxed_b64_gpu(to, head);
+        else if (lane < 16) weft_st_relaxed_b64_sys(to, head);
     }
     return true;
 }
@@ -47,41 +56,70 @@ WEFT_DEV bool await_step(const cta &c, fetcher &f)
 {
     uint32_t lane = threadIdx.x % 32, s = f.step + 1;
     if (smem()->device == 0 && smem()->worker == 0 && !forward_step(c, s)) return false;
-    poll p;
-    bool local = smem()->device == 0; // else the forwarder is on another device
-    while (!weft_reached(local ? weft_ld_acquire_gpu(&smem()->ctl->published.value) : weft_ld_acquire_sys(&smem()->ctl->published.value), s)) { // forward_step
-        if (!keep_polling_for(c, p, s, 0, {WEFT_ABORT_HOST, WEFT_NONE, WEFT_NONE, s, 0})) return false;
-    }
-    if (lane < 16) ((uint32_t *)&smem()->step[s % STEPS])[lane] = (uint32_t)smem()->ctl->ring[s % WEFT_STEP_RING].head[lane];
+    uint64_t head;
+    if (!await_head(c, smem()->ctl->ring[s % WEFT_STEP_RING].head, smem()->device != 0, s, &head)) return false;
+    if (__shfl_sync(~0u, (uint32_t)head, 5)) weft_fence_acq_rel_sys(); // the payload: pairs with forward_step
+    if (lane < 16) ((uint32_t *)&smem()->step[s % STEPS])[lane] = (uint32_t)head;
     __syncwarp();
     f.step = s;
     return true;
 }
 
-// Waits for a free slot and puts a task into it (id WEFT_NONE: a slot without a task). Whole warp.
-WEFT_DEV bool put_slot(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_t id, uint32_t flags)
+// ------------------------------------------------------------------------------------- waits and signals of a task
+
+WEFT_DEV weft_wait wait_of(const weft_queue_rt &q, const weft_task &t, uint32_t i)
 {
-    uint32_t lane = threadIdx.x % 32;
+    if (i < 2) return t.wait[i];
+    uint64_t w = __ldg((const unsigned long long *)q.side + t.extra + i - 2);
+    return {(uint32_t)w, (uint16_t)(w >> 32), (uint8_t)(w >> 48), (uint8_t)(w >> 56)};
+}
+
+WEFT_DEV uint32_t scope_of(const weft_queue_rt &q, uint32_t counter)
+{
+    return __ldg(&((const weft_counter *)q.counters)[counter].scope);
+}
+
+WEFT_DEV weft_signal signal_of(const weft_queue_rt &q, const weft_task &t, uint32_t i)
+{
+    if (i < 2) return t.signal[i];
+    uint32_t waits = t.n_wait > 2 ? t.n_wait - 2 : 0;
+    uint64_t w = __ldg((const unsigned long long *)q.side + t.extra + waits + i - 2);
+    return {(uint32_t)w, (uint16_t)(w >> 32), (uint16_t)(w >> 48)};
+}
+
+// Waits for a free slot and puts a task into it (id WEFT_NONE: a slot without a task). Whole warp.
+WEFT_DEV bool put_slot(fetcher &f, const weft_dev *dev, const weft_queue_rt *q, uint32_t id, uint32_t flags)
+{
+    uint32_t lane = threadIdx.x % 32, sys = 0;
     weft_slot &s = smem()->slot[f.n % SLOTS];
-    uint4 part;
-    const weft_op_rt *op = nullptr;
+    uint4 part = {}, op = {}; // lanes 0..3: the descriptor; 0..8: the op
+    uint32_t *word[2] = {};   // lane 2: of the inline waits; 3: of the inline signals
     if (id != WEFT_NONE) {
-        const weft_task *t = (const weft_task *)q->tasks + id;
-        if (lane < 4) part = __ldg((const uint4 *)t + lane);
-        uint32_t word = __shfl_sync(~0u, part.x, 0); // kind, alt_device, op
-        op = (const weft_op_rt *)c.dev->ops + (word >> 16);
+        if (lane < 4) part = __ldg((const uint4 *)((const weft_task *)q->tasks + id) + lane);
+        uint32_t head = __shfl_sync(~0u, part.x, 0), counts = __shfl_sync(~0u, part.y, 0); // kind, alt_device, op; n_wait, n_signal
+        bool bare = (head & 0xff) == WEFT_KIND_NOP || (head & 0xff) == WEFT_KIND_MIX; // its op is not looked at
+        if (!bare && lane < sizeof(weft_op_rt) / 16) op = __ldg((const uint4 *)((const weft_op_rt *)dev->ops + (head >> 16)) + lane);
+        uint32_t n = lane == 2 ? counts & 0xffff : counts >> 16;
+        bool waits = smem()->policy <= WEFT_POLICY_FIFO;
+        if (lane == 3 || (lane == 2 && waits)) {
+            if (n > 0) word[0] = counter_word(*q, lane == 2 ? smem()->device : part.y & 0xffff, part.x);
+            if (n > 1) word[1] = counter_word(*q, lane == 2 ? smem()->device : part.w & 0xffff, part.z);
+        }
+        if (lane == 2 && waits && smem()->n_device > 1)
+            for (uint32_t i = 0; i < 2 && i < n; i++) sys |= scope_of(*q, i ? part.z : part.x) << i;
     } else {
         flags |= SLOT_EMPTY;
     }
-    uint4 oppart;
-    if (op && lane < sizeof(weft_op_rt) / 16) oppart = __ldg((const uint4 *)op + lane);
+    sys = __shfl_sync(~0u, sys, 2);
     if (!await_free(&smem()->slot_free[f.n % SLOTS], f.n, SLOTS)) return false;
     if (id != WEFT_NONE) {
         if (lane < 4) ((uint4 *)&s.task)[lane] = part;
-        if (lane < sizeof(weft_op_rt) / 16) ((uint4 *)&s.op)[lane] = oppart;
+        if (lane < sizeof(weft_op_rt) / 16) ((uint4 *)&s.op)[lane] = op;
+        if (lane == 2) s.wait_word[0] = word[0], s.wait_word[1] = word[1];
+        if (lane == 3) s.signal_word[0] = word[0], s.signal_word[1] = word[1];
     }
     if (lane == 0) {
-        s.id = id, s.flags = flags, s.step = f.step % STEPS, s.ready = 0;
+        s.id = id, s.flags = flags, s.step = f.step % STEPS, s.ready = 0, s.wait_sys = sys;
         s.t_pop = smem()->trace ? clock_ticks() : 0;
     }
     __syncwarp();
@@ -94,11 +132,11 @@ WEFT_DEV bool fetch_static(const cta &c, fetcher &f, const weft_queue_rt *q)
 {
     const uint32_t *first = (const uint32_t *)q->list_first + smem()->worker, *list = (const uint32_t *)q->list;
     uint32_t i = __ldg(first), end = __ldg(first + 1), lane = threadIdx.x % 32, ids = 0;
-    if (i == end) return put_slot(c, f, q, WEFT_NONE, SLOT_FIRST | SLOT_LAST);
+    if (i == end) return put_slot(f, c.dev, q, WEFT_NONE, SLOT_FIRST | SLOT_LAST);
     for (uint32_t k = 0; i < end; i++, k++) {
         if (k % 32 == 0) ids = i + lane < end ? __ldg(list + i + lane) : 0;
         uint32_t id = __shfl_sync(~0u, ids, k % 32);
-        if (!put_slot(c, f, q, id, (k == 0 ? SLOT_FIRST : 0) | (i + 1 == end ? SLOT_LAST : 0))) return false;
+        if (!put_slot(f, c.dev, q, id, (k == 0 ? SLOT_FIRST : 0) | (i + 1 == end ? SLOT_LAST : 0))) return false;
     }
     return true;
 }
@@ -106,12 +144,12 @@ WEFT_DEV bool fetch_static(const cta &c, fetcher &f, const weft_queue_rt *q)
 // The step gate: every device that this one writes to, itself included, has finished the step before. One thread.
 WEFT_DEV bool await_gate(const cta &c, const weft_step_head &step)
 {
-    uint32_t before = step.seq - 1, all = c.dev->base + c.dev->n_worker * before, seen;
+    uint32_t before = step.seq - 1, all = smem()->base + smem()->n_worker * before, seen;
     poll p;
     while (!weft_reached(seen = weft_ld_acquire_gpu(&smem()->ctl->done.value), all)) // released in finish_step, by each worker
         if (!keep_polling(c, p, step, {WEFT_ABORT_GATE, WEFT_NONE, smem()->device, all, seen})) return false;
-    for (uint32_t d = 0; d < c.dev->n_device; d++) {
-        if (d == smem()->device || !(c.dev->peers >> d & 1)) continue;
+    for (uint32_t d = 0; d < smem()->n_device; d++) {
+        if (d == smem()->device || !(smem()->peers >> d & 1)) continue;
         while (!weft_reached(seen = weft_ld_acquire_sys(&smem()->ctl->finished[d].value), before)) // finish_step, last worker of d
             if (!keep_polling(c, p, step, {WEFT_ABORT_GATE, WEFT_NONE, d, before, seen})) return false;
     }
@@ -119,10 +157,12 @@ WEFT_DEV bool await_gate(const cta &c, const weft_step_head &step)
 }
 
 // Makes `id` poppable. The caller's acquire of all its inputs happens before; the popper acquires the slot.
-WEFT_DEV void push_task(const cta &c, const weft_queue_rt &q, uint32_t id, bool sys)
+// Lanes that call it together take neighbouring tickets with one atomic.
+WEFT_DEV void push_task(const weft_queue_rt &q, uint32_t id, bool sys)
 {
-    uint32_t *tail = &((weft_line *)q.heads)[1].value;
-    uint32_t t = sys ? weft_atom_add_relaxed_sys(tail, 1) : weft_atom_add_relaxed_gpu(tail, 1);
+    uint32_t *tail = &((weft_line *)q.heads)[1].value, active = __activemask(), lane = threadIdx.x % 32, leader = __ffs(active) - 1, t = 0;
+    if (lane == leader) t = sys ? weft_atom_add_relaxed_sys(tail, __popc(active)) : weft_atom_add_relaxed_gpu(tail, __popc(active));
+    t = __shfl_sync(active, t, leader) + __popc(active & ((1u << lane) - 1));
     uint64_t *slot = (uint64_t *)q.ring + (t & q.ring_mask), v = id | (uint64_t)t << 32;
     if (sys) weft_st_release_b64_sys(slot, v); // acquired in pop_task
     else weft_st_release_b64_gpu(slot, v);
@@ -140,10 +180,10 @@ WEFT_DEV uint32_t ticket_position(const cta &c, fetcher &f, const weft_queue_rt 
     const weft_step_head &step = smem()->step[f.step % STEPS];
     if (!(f.holds >> step.variant & 1)) take_ticket(c, q, step.variant);
     f.holds |= 1u << step.variant;
-    return smem()->ticket[step.variant] - c.dev->base - q->n_task * (step.uses - 1);
+    return smem()->ticket[step.variant] - smem()->base - q->n_task * (step.uses - 1);
 }
 
-// Waits for the task of this worker's ticket, then takes the next ticket. *id = WEFT_NONE: the step has no more.
+// Waits for the task of this worker's ticket; the caller then takes the next ticket. *id = WEFT_NONE: the step has no more.
 WEFT_DEV bool pop_task(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_t *id)
 {
     *id = WEFT_NONE;
@@ -152,12 +192,11 @@ WEFT_DEV bool pop_task(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_
     uint32_t t = smem()->ticket[step.variant];
     const uint64_t *slot = (const uint64_t *)q->ring + (t & q->ring_mask);
     uint64_t got;
+    bool many = smem()->n_device > 1; // another device may push
     poll p;
-    while ((uint32_t)((got = weft_ld_acquire_b64_sys(slot)) >> 32) != t || (uint32_t)got == WEFT_NONE) // push_task
+    while ((uint32_t)((got = (many ? weft_ld_acquire_b64_sys(slot) : weft_ld_acquire_b64_gpu(slot))) >> 32) != t || (uint32_t)got == WEFT_NONE) // push_task
         if (!keep_polling(c, p, step, {WEFT_ABORT_QUEUE, WEFT_NONE, WEFT_NONE, t, (uint32_t)(got >> 32)})) return false;
     *id = (uint32_t)got;
-    __syncwarp();
-    take_ticket(c, q, step.variant);
     return true;
 }
 
@@ -172,27 +211,28 @@ WEFT_DEV bool fetch_fifo(const cta &c, fetcher &f, const weft_queue_rt *q)
     for (uint32_t flags = SLOT_FIRST;; flags = 0) {
         if (!await_idle(c, f)) return false;
         uint32_t i = ticket_position(c, f, q);
-        if (i >= q->n_task) return put_slot(c, f, q, WEFT_NONE, flags | SLOT_LAST);
+        if (i >= q->n_task) return put_slot(f, c.dev, q, WEFT_NONE, flags | SLOT_LAST);
         uint32_t id = __ldg((const uint32_t *)q->list + i);
         __syncwarp();
         take_ticket(c, q, smem()->step[f.step % STEPS].variant);
-        if (!put_slot(c, f, q, id, flags)) return false;
+        if (!put_slot(f, c.dev, q, id, flags)) return false;
     }
 }
 
 WEFT_DEV bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt *q)
 {
     uint32_t lane = threadIdx.x % 32, flags = SLOT_FIRST;
-    if (smem()->worker == 0) {
-        if (!__all_sync(~0u, await_gate(c, smem()->step[f.step % STEPS]))) return false;
-        for (uint32_t i = lane; i < q->n_ready0; i += 32) push_task(c, *q, ((const uint32_t *)q->ready0)[i], false);
-    }
+    // Each worker pushes its share of the tasks that wait for nothing.
+    if (q->n_ready0 > smem()->worker * 32 && !__all_sync(~0u, await_gate(c, smem()->step[f.step % STEPS]))) return false;
+    for (uint32_t i = smem()->worker * 32 + lane; i < q->n_ready0; i += smem()->n_worker * 32) push_task(*q, __ldg((const uint32_t *)q->ready0 + i), false);
+    __syncwarp();
     for (;; flags = 0) {
         if (!await_idle(c, f)) return false;
         uint32_t id;
         if (!pop_task(c, f, q, &id)) return false;
-        if (id == WEFT_NONE) return put_slot(c, f, q, WEFT_NONE, flags | SLOT_LAST);
-        if (!put_slot(c, f, q, id, flags)) return false;
+        if (id == WEFT_NONE) return put_slot(f, c.dev, q, WEFT_NONE, flags | SLOT_LAST);
+        if (!put_slot(f, c.dev, q, id, flags)) return false;
+        take_ticket(c, q, smem()->step[f.step % STEPS].variant);
     }
 }
 
@@ -203,16 +243,16 @@ WEFT_DEV void fetch_loop(const cta &c)
         if (!await_step(c, f)) return;
         const weft_step_head &step = smem()->step[f.step % STEPS];
         if (step.flags & WEFT_STEP_STOP) {
-            put_slot(c, f, nullptr, WEFT_NONE, SLOT_EXIT);
+            put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_EXIT);
             return;
         }
-        const weft_queue_rt *q = &c.dev->queue[step.variant];
+        const weft_queue_rt *q = &smem()->queue[step.variant];
         bool ok = smem()->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q)
                   : smem()->policy == WEFT_POLICY_FIFO ? fetch_fifo(c, f, q)
                                                       : fetch_push(c, f, q);
         if (!ok) return;
         if (f.step == c.dev->max_steps) {
-            put_slot(c, f, nullptr, WEFT_NONE, SLOT_EXIT);
+            put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_EXIT);
             return;
         }
     }
@@ -220,28 +260,16 @@ WEFT_DEV void fetch_loop(const cta &c)
 
 // -------------------------------------------------------------------------------------------------------- the waiter
 
-WEFT_DEV weft_wait wait_of(const weft_queue_rt &q, const weft_task &t, uint32_t i)
-{
-    if (i < 2) return t.wait[i];
-    uint64_t w = __ldg((const unsigned long long *)q.side + t.extra + i - 2);
-    return {(uint32_t)w, (uint16_t)(w >> 32), (uint8_t)(w >> 48), (uint8_t)(w >> 56)};
-}
-
-WEFT_DEV uint32_t scope_of(const weft_queue_rt &q, uint32_t counter)
-{
-    return __ldg(&((const weft_counter *)q.counters)[counter].scope);
-}
-
 WEFT_DEV bool await_counters(const cta &c, weft_slot &s)
 {
     const weft_step_head &step = step_of(s);
-    const weft_queue_rt &q = queue_of(c, s);
+    const weft_queue_rt &q = queue_of(s);
     for (uint32_t i = 0; i < s.task.n_wait; i++) {
         weft_wait w = wait_of(q, s.task, i);
         if (w.due) sts_release(&s.ready, w.due); // chunks before `due` may go: acquired in await_ready
-        const uint32_t *word = counter_word(q, smem()->device, w.counter);
-        uint32_t target = c.dev->base + (step.uses - w.lag) * w.arrivals, seen;
-        bool sys = scope_of(q, w.counter) == WEFT_SCOPE_SYS;
+        const uint32_t *word = i < 2 ? s.wait_word[i] : counter_word(q, smem()->device, w.counter);
+        uint32_t target = smem()->base + (step.uses - w.lag) * w.arrivals, seen;
+        bool sys = i < 2 ? s.wait_sys >> i & 1 : scope_of(q, w.counter) == WEFT_SCOPE_SYS;
         poll p;
         // Released in signal_static, by each producer.
         while (!weft_reached(seen = sys ? weft_ld_relaxed_sys(word) : weft_ld_relaxed_gpu(word), target))
@@ -271,25 +299,27 @@ WEFT_DEV void wait_loop(const cta &c)
 
 // ------------------------------------------------------------------------------------------------------ the signaler
 
-WEFT_DEV weft_signal signal_of(const weft_queue_rt &q, const weft_task &t, uint32_t i)
-{
-    if (i < 2) return t.signal[i];
-    uint32_t waits = t.n_wait > 2 ? t.n_wait - 2 : 0;
-    uint64_t w = __ldg((const unsigned long long *)q.side + t.extra + waits + i - 2);
-    return {(uint32_t)w, (uint16_t)(w >> 32), (uint16_t)(w >> 48)};
-}
-
 // Static: one release an arrival, by one thread. What the consumer warps stored happens before: slot_done orders it.
-WEFT_DEV void signal_static(const cta &c, const weft_slot &s)
+WEFT_DEV void signal_static(const weft_slot &s)
 {
-    const weft_queue_rt &q = queue_of(c, s);
+    const weft_queue_rt &q = queue_of(s);
     for (uint32_t i = threadIdx.x % 32; i < s.task.n_signal; i += 32) {
         weft_signal g = signal_of(q, s.task, i);
-        uint32_t *word = counter_word(q, g.device, g.counter);
+        uint32_t *word = i < 2 ? s.signal_word[i] : counter_word(q, g.device, g.counter);
         if (g.scope == WEFT_SCOPE_SYS) weft_red_release_sys(word, 1); // acquired in await_counters
         else weft_red_release_gpu(word, 1);
     }
 }
+
+// Push: the last to arrive on a counter arrives on each task of its list; the last to arrive there pushes the task.
+// All of it happens in the memory of the device that waits, at .sys if it is another one.
+struct arrival { // one signal, and what its completion would set off: looked up while the task still runs
+    const weft_queue_rt *q; // of the device that waits
+    uint32_t *word;
+    weft_counter counter;
+    uint32_t id, waits; // of the counter's task number `lane`
+    bool sys;
+};
 
 WEFT_DEV uint32_t waits_of_this_step(const weft_queue_rt &q, const weft_task &t)
 {
@@ -298,32 +328,40 @@ WEFT_DEV uint32_t waits_of_this_step(const weft_queue_rt &q, const weft_task &t)
     return n;
 }
 
-// Push: the last to arrive on a counter arrives on each task of its list; the last to arrive there pushes the task.
-// All of it happens in the memory of the device that waits, at .sys if it is another one.
-WEFT_DEV void signal_push(const cta &c, const weft_slot &s)
+WEFT_DEV void look_up_dep(arrival &a, uint32_t j)
 {
-    const weft_step_head &step = step_of(s);
-    uint32_t lane = threadIdx.x % 32;
-    for (uint32_t i = 0; i < s.task.n_signal; i++) {
-        weft_signal g = signal_of(queue_of(c, s), s.task, i);
-        const weft_dev *peer = (const weft_dev *)c.dev->roots[g.device];
-        const weft_queue_rt &q = peer->queue[step.variant];
-        const weft_counter k = ((const weft_counter *)q.counters)[g.counter];
-        uint32_t *word = counter_word(q, g.device, g.counter), old = 0;
-        bool sys = g.scope == WEFT_SCOPE_SYS;
-        if (lane == 0) old = sys ? weft_atom_add_acq_rel_sys(word, 1) : weft_atom_add_acq_rel_gpu(word, 1);
-        old = __shfl_sync(~0u, old, 0);
-        if (old + 1 != c.dev->base + step.uses * k.arrivals) continue;
-        for (uint32_t j = lane; j < k.n_dep; j += 32) {
-            uint32_t id = ((const uint32_t *)q.deps)[k.dep + j];
-            uint32_t waits = waits_of_this_step(q, ((const weft_task *)q.tasks)[id]);
-            if (waits > 1) {
-                uint32_t *pending = (uint32_t *)q.pending + id;
-                uint32_t before = sys ? weft_atom_add_acq_rel_sys(pending, 1) : weft_atom_add_acq_rel_gpu(pending, 1);
-                if (before + 1 != step.uses * waits) continue;
-            }
-            push_task(c, q, id, sys);
+    a.id = WEFT_NONE;
+    if (j >= a.counter.n_dep) return;
+    a.id = __ldg((const uint32_t *)a.q->deps + a.counter.dep + j);
+    a.waits = waits_of_this_step(*a.q, ((const weft_task *)a.q->tasks)[a.id]);
+}
+
+WEFT_DEV arrival look_up(const cta &c, const weft_slot &s, uint32_t i)
+{
+    weft_signal g = signal_of(queue_of(s), s.task, i);
+    arrival a;
+    a.q = g.device == smem()->device ? &queue_of(s) : &((const weft_dev *)c.dev->roots[g.device])->queue[step_of(s).variant];
+    a.word = i < 2 ? s.signal_word[i] : counter_word(queue_of(s), g.device, g.counter);
+    uint4 k = __ldg((const uint4 *)a.q->counters + g.counter);
+    a.counter.arrivals = k.x, a.counter.dep = k.z, a.counter.n_dep = k.w;
+    a.sys = g.scope == WEFT_SCOPE_SYS;
+    look_up_dep(a, threadIdx.x % 32);
+    return a;
+}
+
+WEFT_DEV void arrive_push(const weft_slot &s, arrival &a)
+{
+    uint32_t lane = threadIdx.x % 32, old = 0, uses = step_of(s).uses;
+    if (lane == 0) old = a.sys ? weft_atom_add_acq_rel_sys(a.word, 1) : weft_atom_add_acq_rel_gpu(a.word, 1);
+    old = __shfl_sync(~0u, old, 0);
+    if (old + 1 != smem()->base + uses * a.counter.arrivals) return;
+    for (uint32_t j = lane; j < a.counter.n_dep; look_up_dep(a, j += 32)) {
+        if (a.waits > 1) {
+            uint32_t *pending = (uint32_t *)a.q->pending + a.id;
+            uint32_t before = a.sys ? weft_atom_add_acq_rel_sys(pending, 1) : weft_atom_add_acq_rel_gpu(pending, 1);
+            if (before + 1 != uses * a.waits) continue;
         }
+        push_task(*a.q, a.id, a.sys);
     }
     __syncwarp();
 }
@@ -332,9 +370,9 @@ WEFT_DEV void signal_push(const cta &c, const weft_slot &s)
 WEFT_DEV void finish_step(const cta &c, const weft_step_head &step)
 {
     uint32_t old = weft_atom_add_acq_rel_gpu(&smem()->ctl->done.value, 1); // acquired in await_gate
-    if (old + 1 != c.dev->base + c.dev->n_worker * step.seq) return;
-    if (c.dev->n_device > 1)
-        for (uint32_t d = 0; d < c.dev->n_device; d++)
+    if (old + 1 != smem()->base + smem()->n_worker * step.seq) return;
+    if (smem()->n_device > 1)
+        for (uint32_t d = 0; d < smem()->n_device; d++)
             weft_st_release_sys(&peer_ctl(c, d)->finished[smem()->device].value, step.seq); // acquired in await_gate
     weft_st_release_sys(&mailbox(c)->completed[smem()->device].value, step.seq); // acquired by the host in steps.c
 }
@@ -365,9 +403,10 @@ WEFT_DEV bool await_done(const cta &c, const weft_slot &s, uint32_t n)
         if (leaving()) return false;
         bool packets = s.op.flags & (WEFT_OP_X_PACKET | WEFT_OP_AUX_PACKET);
         const uint32_t *w = smem()->stall;
-        stall why = {packets ? WEFT_ABORT_PACKET : WEFT_ABORT_BODY, s.id, packets ? w[0] : WEFT_NONE, packets ? w[1] : 0, packets ? w[2] : 0};
+        stall why = {packets ? (uint32_t)WEFT_ABORT_PACKET : (uint32_t)WEFT_ABORT_BODY, s.id, packets ? w[0] : WEFT_NONE, packets ? w[1] : 0, packets ? w[2] : 0};
         uint32_t limit = step_of(s).deadline_us;
-        if (!keep_polling_for(c, p, step_of(s).seq, limit + limit / 32, why)) return false;
+        p.n++; // each miss took the hardware's own wait
+        if ((p.since = poll_slow(c, p.since, p.n % 64 == 0, step_of(s).seq, limit + limit / 32, why)) == 0) return false;
     }
     return true;
 }
@@ -379,10 +418,17 @@ WEFT_DEV void signal_loop(const cta &c)
         weft_slot &s = smem()->slot[n % SLOTS];
         if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n))) return;
         if (s.flags & SLOT_EXIT) return;
+        bool push = smem()->policy == WEFT_POLICY_PUSH && !(s.flags & SLOT_EMPTY);
+        arrival first;
+        if (push && s.task.n_signal) first = look_up(c, s, 0);
         if (!await_done(c, s, n)) return;
         if (!(s.flags & SLOT_EMPTY)) {
-            if (smem()->policy == WEFT_POLICY_PUSH) signal_push(c, s);
-            else signal_static(c, s);
+            if (!push) signal_static(s);
+            if (push && s.task.n_signal) arrive_push(s, first);
+            for (uint32_t i = 1; push && i < s.task.n_signal; i++) {
+                arrival a = look_up(c, s, i);
+                arrive_push(s, a);
+            }
             if (smem()->trace && lane == 0) trace_task(c, s, clock_ticks());
         }
         __syncwarp();

@@ -23,6 +23,8 @@ typedef struct weft__machine { /* opened devices; a backend extends it */
     double tick_ns;                     /* one tick of the trace clock; 0: from weft_trace_clock */
 } weft__machine;
 
+struct weft__image;
+
 struct weft__backend {
     const char *name; /* "cpu", "cuda" */
 
@@ -44,6 +46,11 @@ struct weft__backend {
      * zero. NULL: the engine makes it on the host and calls write.                                                     */
     int (*fill_seeded)(weft__machine *m, uint32_t device, uint64_t addr, uint32_t dtype, uint32_t rows, uint32_t cols,
                        uint64_t seed, float scale);
+
+    /* WEFT_EUNSUPPORTED, naming op and reason, if this kind of device can't run the image under `policy`. NULL: it can. */
+    int (*check)(const struct weft__image *img, uint32_t policy);
+    /* Writes the 128 bytes of weft_dev.maps for weights at `w` (ATOM, rows x cols). NULL: the kernel needs none. */
+    int (*tensor_map)(weft__machine *m, uint64_t w, uint32_t rows, uint32_t cols, void *map);
 
     /* Starts the resident workers of all devices; roots[d] is the address of device d's weft_dev. */
     int (*launch)(weft__machine *m, const uint64_t *roots);

@@ -29,6 +29,8 @@ weft__option *weft__case_rows(weft__case_options *o, weft__option *row)
          1e9},
         {"--deadline", "US", "of a step, in microseconds (default 10000000; 0: none)", WEFT_OPT_U32, &o->deadline_us, 0,
          4e9},
+        {"--in-flight", "N", "weight pages of 16 KB on their way at once, a worker (CUDA; default 0: chosen)",
+         WEFT_OPT_U32, &o->in_flight, 0, 12},
         {"--check", NULL, "compare the output with a float64 reference", WEFT_OPT_FLAG, &o->check, 0, 0},
     };
     memcpy(row, rows, sizeof rows);
@@ -59,6 +61,7 @@ static int start_engine(const weft__work *w, const weft__plan_flags *flags, cons
     config.devices = flags->devices;
     config.queue = o->queue;
     config.deadline_us = o->deadline_us;
+    config.in_flight = o->in_flight;
     config.trace_records = o->trace_records;
     config.weights = w->has_reader ? &source : NULL;
     weft__progress("loading weights");

@@ -15,6 +15,7 @@ typedef struct weft__case_options {
     uint32_t warmup;        /* WEFT_NONE: 100, or fewer where a step is long */
     double budget_s;        /* for the timed steps, where `steps` is 0 */
     uint32_t deadline_us;   /* of a step */
+    uint32_t in_flight;     /* weight pages on their way, a worker */
     uint32_t trace_records; /* per worker; 0: no trace */
     bool check;
 } weft__case_options;

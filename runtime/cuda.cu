@@ -7,8 +7,11 @@
 #include "backend.h"
 
 #include "../host/error.h"
+#include "../host/image.h"
 #include "../megakernel/kernel.cuh"
+#include "../tasks/layout.h"
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -257,6 +260,56 @@ int cuda_fill_seeded(weft__machine *m, uint32_t device, uint64_t addr, uint32_t 
     return 0;
 }
 
+// What the kernel is built for: bf16, three queue policies, tasks whose sums fit its registers.
+int cuda_check(const weft__image *img, uint32_t policy)
+{
+    if (policy > WEFT_POLICY_PUSH) return weft__fail(WEFT_EUNSUPPORTED, "the CUDA kernel has the queue policies static, fifo and push");
+    for (uint32_t i = 0; i < img->n_op; i++) {
+        const weft_op *op = &img->ops[i];
+        bool gemm = op->kind == WEFT_KIND_GEMM_STREAM || op->kind == WEFT_KIND_GEMM_WIDE || op->kind == WEFT_KIND_REDUCE;
+        bool attn = op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE;
+        if ((gemm || attn) && op->dtype != WEFT_BF16)
+            return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): the CUDA kernel takes bf16", i, weft__image_string(img, op->name));
+        if (attn && (op->param[2] != 128 || op->param[3] != 64 || op->param[1] == 0 || op->param[0] / op->param[1] > 8))
+            return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): attention with heads of 128, pages of 64 tokens, up to 8 queries a KV head", i,
+                              weft__image_string(img, op->name));
+    }
+    for (uint32_t v = 0; v < img->header->n_variant; v++)
+        for (uint32_t d = 0; d < img->header->n_device; d++) {
+            const weft_image_queue *q = &img->queues[v * img->header->n_device + d];
+            for (uint32_t i = 0; i < q->n_task; i++) {
+                const weft_task *t = &img->tasks[q->task + i];
+                if (t->kind != WEFT_KIND_GEMM_STREAM) continue;
+                const weft_op *op = &img->ops[img->devices[d].op + t->op];
+                uint32_t most = weft_stream_groups(std::min(op->m_tile, op->m));
+                if (t->tile[2] > most)
+                    return weft__fail(WEFT_EUNSUPPORTED, "task %u of device %u (%s): %u groups of 16 rows; at most %u with %u rows of x", i, d,
+                                      weft__image_string(img, op->name), t->tile[2], most, op->m_tile);
+            }
+        }
+    return 0;
+}
+
+// W in atoms is a tensor of [n/16][k/64][16][64] elements; a box of it is 256 rows by 64 columns. Rows past the end read as 0.
+int cuda_tensor_map(weft__machine *m, uint64_t w, uint32_t rows, uint32_t cols, void *map)
+{
+    select(m, 0);
+    void *entry = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found));
+    if (!entry) return weft__fail(WEFT_ECUDA, "the driver has no cuTensorMapEncodeTiled");
+    cuuint64_t blocks = weft_div_up(cols, 64), dims[4] = {64, 16, blocks, weft_div_up(rows, 16)};
+    cuuint64_t strides[3] = {128, WEFT_ATOM_BYTES, blocks * WEFT_ATOM_BYTES};
+    cuuint32_t box[4] = {64, 16, 1, 16}, steps[4] = {1, 1, 1, 1};
+    alignas(64) CUtensorMap made;
+    CUresult r = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
+        &made, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)w, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (r != CUDA_SUCCESS) return weft__fail(WEFT_ECUDA, "cuTensorMapEncodeTiled of %u x %u weights: error %d", rows, cols, (int)r);
+    memcpy(map, &made, sizeof made);
+    return 0;
+}
+
 int cuda_launch(weft__machine *base, const uint64_t *roots)
 {
     machine *m = self(base);
@@ -296,5 +349,6 @@ int cuda_join(weft__machine *base, uint32_t timeout_ms)
 
 extern "C" const weft__backend weft__backend_cuda = {
     "cuda",       cuda_open,  cuda_close, cuda_alloc,       cuda_free,   cuda_alloc_shared, cuda_free_shared,
-    cuda_write,   cuda_read,  cuda_fill,  cuda_fill_seeded, cuda_launch, cuda_join,
+    cuda_write,   cuda_read,  cuda_fill,  cuda_fill_seeded, cuda_check,  cuda_tensor_map,   cuda_launch,
+    cuda_join,
 };

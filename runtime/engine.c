@@ -215,6 +215,8 @@ static int open_devices(weft_engine *e)
         return weft__fail(WEFT_EUSAGE, "devices '%s': %u devices, but the image is for %u",
                           e->config.devices ? e->config.devices : "", e->m->n_device, e->img.n_device);
     void *host;
+    status = e->b->check ? e->b->check(&e->img, e->policy) : 0;
+    if (status) return status;
     status = e->b->alloc_shared(e->m, sizeof(weft_mailbox), &host, &e->mailbox_addr);
     if (!status) e->mailbox = host;
     return status;

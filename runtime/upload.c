@@ -34,7 +34,7 @@ typedef struct queue_offsets { /* in the tables of its device */
 } queue_offsets;
 
 typedef struct device_offsets {
-    uint64_t root, ctl, ops, trace, trace_n, trace_clock, running;
+    uint64_t root, ctl, ops, maps, trace, trace_n, trace_clock, running;
     queue_offsets queue[WEFT_MAX_VARIANTS];
 } device_offsets;
 
@@ -195,6 +195,7 @@ static int lay_out(const weft_engine *e, uint32_t d, tables *t, device_offsets *
     weft_ctl *ctl = reserve(t, sizeof *ctl, &o->ctl);
     if (ctl) ctl->done.value = ctl->head.value = ctl->tail.value = e->config.counter_base;
     reserve(t, e->img.devices[d].n_op * sizeof(weft_op_rt), &o->ops);
+    reserve(t, e->b->tensor_map ? e->img.devices[d].n_op * 128ull : 0, &o->maps);
     for (uint32_t v = 0; v < e->img.n_variant; v++) {
         int status = append_queue(e, t, v, d, &o->queue[v]);
         if (status) return status;
@@ -220,6 +221,21 @@ static uint8_t layout_of(const weft_engine *e, uint32_t tensor)
     return tensor == WEFT_NONE ? WEFT_LAYOUT_ROW : e->img.tensors[tensor].layout;
 }
 
+/* Does a device other than its own write this packet buffer? */
+static int is_written_remotely(const weft_engine *e, uint32_t tensor)
+{
+    if (tensor == WEFT_NONE || e->img.header->n_device == 1) return 0;
+    for (uint32_t i = 0; i < e->img.n_op; i++)
+        if (e->img.ops[i].pk_out == tensor && e->img.ops[i].device != e->img.tensors[tensor].device) return 1;
+    return 0;
+}
+
+static uint32_t scope_flags(const weft_engine *e, const weft_op *op)
+{
+    int out = op->pk_out != WEFT_NONE && e->img.tensors[op->pk_out].device != op->device;
+    return (is_written_remotely(e, op->pk_x) ? WEFT_OP_X_SYS : 0u) | (out ? WEFT_OP_OUT_SYS : 0u);
+}
+
 static weft_op_rt resolve(const weft_engine *e, const weft_op *op)
 {
     uint32_t out = op->out != WEFT_NONE ? op->out : op->pk_out;
@@ -238,7 +254,7 @@ static weft_op_rt resolve(const weft_engine *e, const weft_op *op)
         .m_tile = op->m_tile,
         .split_kb = op->split_kb,
         .n_split = op->n_split,
-        .flags = op->flags,
+        .flags = op->flags | scope_flags(e, op),
         .dtype = op->dtype,
         .epilogue = op->epilogue,
         .x_layout = layout_of(e, op->x),
@@ -285,7 +301,7 @@ static weft_queue_rt queue_root(const weft_engine *e, uint32_t v, uint32_t d, co
     return r;
 }
 
-static void fill_root(const weft_engine *e, uint32_t d, const device_offsets *o, tables *t)
+static int fill_root(const weft_engine *e, uint32_t d, const device_offsets *o, tables *t)
 {
     const weft_image_device *device = &e->img.devices[d];
     weft_dev *root = (weft_dev *)(t->bytes + o[d].root);
@@ -299,6 +315,7 @@ static void fill_root(const weft_engine *e, uint32_t d, const device_offsets *o,
         .in_flight = e->config.in_flight,
         .trace_cap = e->config.trace_records,
         .ops = e->mem[d].tables + o[d].ops,
+        .maps = e->mem[d].tables + o[d].maps,
         .peers = weft__image_peers(&e->img, d) | 1ull << d,
         .mailbox = e->mailbox_addr,
         .trace = e->mem[d].trace,
@@ -315,8 +332,14 @@ static void fill_root(const weft_engine *e, uint32_t d, const device_offsets *o,
     for (uint32_t v = 0; v < e->img.n_variant; v++)
         root->queue[v] = queue_root(e, v, d, o);
     weft_op_rt *ops = (weft_op_rt *)(t->bytes + o[d].ops);
-    for (uint32_t i = 0; i < device->n_op; i++)
-        ops[i] = resolve(e, &e->img.ops[device->op + i]);
+    for (uint32_t i = 0; i < device->n_op; i++) {
+        const weft_op *op = &e->img.ops[device->op + i];
+        ops[i] = resolve(e, op);
+        if (op->kind != WEFT_KIND_GEMM_WIDE || !e->b->tensor_map) continue;
+        int status = e->b->tensor_map(e->m, ops[i].w, op->n, op->k, t->bytes + o[d].maps + 128ull * i);
+        if (status) return status;
+    }
+    return 0;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- weights */
@@ -398,8 +421,8 @@ static int build(weft_engine *e, tables *t, device_offsets *o)
     for (uint32_t d = 0; d < e->img.n_device && !status; d++)
         status = allocate(e, d, &t[d], &o[d]);
     for (uint32_t d = 0; d < e->img.n_device && !status; d++) {
-        fill_root(e, d, o, &t[d]);
-        status = e->b->write(e->m, d, e->mem[d].tables, t[d].bytes, t[d].size);
+        status = fill_root(e, d, o, &t[d]);
+        if (!status) status = e->b->write(e->m, d, e->mem[d].tables, t[d].bytes, t[d].size);
     }
     return status;
 }

@@ -94,7 +94,9 @@ enum weft_op_flag {
     WEFT_OP_X_PACKET = 1u << 1,  /* x is read from its packets (weft_op.pk_x) */
     WEFT_OP_OUT_PACKET = 1u << 2,/* out is written as packets too (weft_op.pk_out) */
     WEFT_OP_AUX_PACKET = 1u << 3,/* the residual is read from packets (weft_op.pk_aux) */
-    WEFT_OP_PARTIAL = 1u << 4    /* out is a PARTIAL tensor; a REDUCE op applies norm and epilogue */
+    WEFT_OP_PARTIAL = 1u << 4,   /* out is a PARTIAL tensor; a REDUCE op applies norm and epilogue */
+    WEFT_OP_X_SYS = 1u << 5,     /* set by the engine: another device writes pk_x */
+    WEFT_OP_OUT_SYS = 1u << 6    /* set by the engine: pk_out lies with another device */
 };
 
 /* --------------------------------------------------------------------------------------------------- the image */
@@ -378,6 +380,7 @@ typedef struct weft_dev {
     uint32_t in_flight; /* weight pages in flight a worker, at most the ring's 12; 0: the backend's choice */
     uint32_t trace_cap; /* records a worker; 0: no trace */
     uint64_t ops;       /* weft_op_rt[] */
+    uint64_t maps;      /* 128 bytes an op: what the backend's copy engine needs to know of W (GEMM_WIDE on CUDA); 0: nothing */
     uint64_t roots[WEFT_MAX_DEVICES]; /* [d]: weft_dev of device d */
     uint64_t ctl[WEFT_MAX_DEVICES]; /* [d]: weft_ctl of device d */
     uint64_t work[WEFT_MAX_DEVICES]; /* [d]: work arena of device d */
