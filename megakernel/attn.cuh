@@ -10,7 +10,14 @@
 #include "cta.cuh"
 
 constexpr uint32_t ATTN_PAGE_TOKENS = 64, ATTN_BLOCK_TOKENS = 512, ATTN_DIM = 128;
-enum attn_param { ATTN_HEADS, ATTN_KV_HEADS, ATTN_HEAD_DIM, ATTN_PAGE, ATTN_MAX_BLOCKS, ATTN_MAX_PAGES };
+enum attn_param {
+    ATTN_HEADS,
+    ATTN_KV_HEADS,
+    ATTN_HEAD_DIM,
+    ATTN_PAGE,
+    ATTN_MAX_BLOCKS,
+    ATTN_MAX_PAGES
+};
 
 struct attn_unit {
     uint32_t seq, head, block; // head: of KV

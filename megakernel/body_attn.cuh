@@ -10,8 +10,8 @@
 #include "body_stream.cuh"
 
 constexpr float LOG2E = 1.4426950408889634f;
-constexpr uint32_t ATTN_MERGE_HEADS = 4;                // queries a merge round
-constexpr uint32_t ATTN_MERGE_FLOATS = ATTN_DIM + 2;    // output, maximum, sum
+constexpr uint32_t ATTN_MERGE_HEADS = 4;             // queries a merge round
+constexpr uint32_t ATTN_MERGE_FLOATS = ATTN_DIM + 2; // output, maximum, sum
 static_assert(CONSUMER_WARPS * ATTN_MERGE_HEADS * ATTN_MERGE_FLOATS * sizeof(float) <= SCRATCH_BYTES, "a round fits");
 
 struct attn_state { // of this lane's query (lane / 4): logits in units of log2
@@ -21,13 +21,16 @@ struct attn_state { // of this lane's query (lane / 4): logits in units of log2
 // Queries of one KV head as A: row = query, zero past `hpk`.
 WEFT_DEV void load_queries(uint32_t (&q)[8][2], const weft_slot &s, const attn_unit &u, uint32_t hpk, uint32_t lane)
 {
-    const uint8_t *row = (const uint8_t *)s.op.x + ((uint64_t)u.seq * s.op.param[ATTN_HEADS] + u.head * hpk + lane / 4) * ATTN_DIM * 2;
+    const uint8_t *row = (const uint8_t *)s.op.x +
+                         ((uint64_t)u.seq * s.op.param[ATTN_HEADS] + u.head * hpk + lane / 4) * ATTN_DIM * 2;
     for (uint32_t k = 0; k < 8; k++)
-        for (uint32_t h = 0; h < 2; h++) q[k][h] = lane / 4 < hpk ? ld_cg32((const uint32_t *)row + k * 8 + h * 4 + lane % 4) : 0;
+        for (uint32_t h = 0; h < 2; h++)
+            q[k][h] = lane / 4 < hpk ? ld_cg32((const uint32_t *)row + k * 8 + h * 4 + lane % 4) : 0;
 }
 
 // 16 tokens from `tok` of the pages at (k, v); `valid` of them count.
-WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_t *k, const uint8_t *v, uint32_t tok, uint32_t valid, float scale, uint32_t lane)
+WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_t *k, const uint8_t *v, uint32_t tok,
+                          uint32_t valid, float scale, uint32_t lane)
 {
     float d[2][4] = {};
     uint32_t row = tok + (lane % 8) + (lane / 16) * 8, pick = lane / 8 % 2;
@@ -68,21 +71,24 @@ WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_
 }
 
 // Merges the eight warps' states of queries h0 .. h0 + 3 and writes the unit's partial result.
-WEFT_DEV bool attn_merge(const weft_slot &s, const attn_unit &u, const attn_state &a, uint32_t hpk, uint32_t h0, const consumer &t)
+WEFT_DEV bool attn_merge(const weft_slot &s, const attn_unit &u, const attn_state &a, uint32_t hpk, uint32_t h0,
+                         const consumer &t)
 {
     float *all = (float *)smem()->scratch;
     if (!consumer_sync()) return false; // the round before has been read
     uint32_t h = t.lane / 4;
     if (h >= h0 && h < h0 + ATTN_MERGE_HEADS) {
         float *p = all + (t.warp * ATTN_MERGE_HEADS + h - h0) * ATTN_MERGE_FLOATS;
-        for (uint32_t i = 0; i < 16; i++) p[i * 8 + (t.lane % 4) * 2] = a.o[i][0], p[i * 8 + (t.lane % 4) * 2 + 1] = a.o[i][1];
+        for (uint32_t i = 0; i < 16; i++)
+            p[i * 8 + (t.lane % 4) * 2] = a.o[i][0], p[i * 8 + (t.lane % 4) * 2 + 1] = a.o[i][1];
         if (t.lane % 4 == 0) p[ATTN_DIM] = a.max, p[ATTN_DIM + 1] = a.sum;
     }
     if (!consumer_sync()) return false;
     uint32_t tid = t.warp * 32 + t.lane, mine = tid / 64, dim = tid % 64 * 2, q = h0 + mine;
     if (q >= hpk) return true;
     float top = -INFINITY, sum = 0, lo = 0, hi = 0;
-    for (uint32_t w = 0; w < CONSUMER_WARPS; w++) top = fmaxf(top, all[(w * ATTN_MERGE_HEADS + mine) * ATTN_MERGE_FLOATS + ATTN_DIM]);
+    for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
+        top = fmaxf(top, all[(w * ATTN_MERGE_HEADS + mine) * ATTN_MERGE_FLOATS + ATTN_DIM]);
     for (uint32_t w = 0; w < CONSUMER_WARPS; w++) {
         const float *p = all + (w * ATTN_MERGE_HEADS + mine) * ATTN_MERGE_FLOATS;
         if (p[ATTN_DIM] == -INFINITY) continue;
@@ -117,7 +123,8 @@ WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
                 if (!await(&smem()->full[k], t.parity) || !await(&smem()->full[v], t.parity)) return false;
                 if (from < n) attn_tokens(a, q, smem()->page[k], smem()->page[v], from, n - from, scale, t.lane);
             }
-            for (uint32_t i = 0; i < 2; i++, next_page(t)) release_page(t);
+            for (uint32_t i = 0; i < 2; i++, next_page(t))
+                release_page(t);
         }
         a.sum += __shfl_xor_sync(~0u, a.sum, 1);
         a.sum += __shfl_xor_sync(~0u, a.sum, 2);
@@ -142,14 +149,17 @@ WEFT_DEV bool body_attn_combine(const cta &c, weft_slot &s, consumer &t)
             float top = -INFINITY, sum = 0, lo = 0, hi = 0;
 #pragma unroll 4
             for (uint32_t b = 0; b < blocks; b++) {
-                const float *p = (const float *)s.op.partial + ((uint64_t)i * s.op.param[ATTN_MAX_BLOCKS] + b) * hpk * ATTN_MERGE_FLOATS;
-                float m = __ldcg(p + q), next = fmaxf(top, m), keep = top == -INFINITY ? 0.0f : __expf(top - next), f = __expf(m - next);
+                const float *p = (const float *)s.op.partial +
+                                 ((uint64_t)i * s.op.param[ATTN_MAX_BLOCKS] + b) * hpk * ATTN_MERGE_FLOATS;
+                float m = __ldcg(p + q), next = fmaxf(top, m), keep = top == -INFINITY ? 0.0f : __expf(top - next),
+                      f = __expf(m - next);
                 sum = sum * keep + __ldcg(p + hpk + q) * f;
                 lo = lo * keep + __ldcg(p + 2 * hpk + q * ATTN_DIM + dim) * f;
                 hi = hi * keep + __ldcg(p + 2 * hpk + q * ATTN_DIM + dim + 1) * f;
                 top = next;
             }
-            if (!store_pair(s, step_of(s).seq, seq, (head * hpk + q) * ATTN_DIM + dim, lo / sum, hi / sum)) return false;
+            if (!store_pair(s, step_of(s).seq, seq, (head * hpk + q) * ATTN_DIM + dim, lo / sum, hi / sum))
+                return false;
         }
     }
     return true;

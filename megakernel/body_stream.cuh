@@ -14,8 +14,9 @@
 #include "epilogue.cuh"
 
 struct consumer { // what a consumer thread carries from task to task
-    uint32_t page = 0, parity = 0; // next page of the ring, and the phase of its `full` barrier that will say it is there
-    uint32_t round = 0;            // rounds of finish_groups so far
+    uint32_t page = 0,
+             parity = 0; // next page of the ring, and the phase of its `full` barrier that will say it is there
+    uint32_t round = 0;  // rounds of finish_groups so far
     uint32_t warp, lane;
 };
 
@@ -31,7 +32,11 @@ WEFT_DEV void release_page(const consumer &t) // this warp has read it
 }
 
 // How x comes: as plain elements, or as packets; one row of packets is common enough for a way of its own.
-enum x_form { X_PLAIN, X_PACKETS, X_ONE_ROW };
+enum x_form {
+    X_PLAIN,
+    X_PACKETS,
+    X_ONE_ROW
+};
 
 // One warp's 64 columns of x, as they came from memory: nothing may touch them before they are used, or the load is waited for.
 template <int MT, x_form FORM> struct x_chunk {
@@ -50,13 +55,15 @@ template <> struct x_chunk<1, X_PACKETS> { // the low half is x, the high half t
     __device__ void operands(uint32_t (&b)[1][8], uint32_t) const
     {
 #pragma unroll
-        for (int i = 0; i < 4; i++) b[0][i * 2] = (uint32_t)v[i].x, b[0][i * 2 + 1] = (uint32_t)v[i].y;
+        for (int i = 0; i < 4; i++)
+            b[0][i * 2] = (uint32_t)v[i].x, b[0][i * 2 + 1] = (uint32_t)v[i].y;
     }
     __device__ uint32_t differs(uint32_t tag) const
     {
         uint32_t d = 0;
 #pragma unroll
-        for (int i = 0; i < 4; i++) d |= ((uint32_t)(v[i].x >> 32) ^ tag) | ((uint32_t)(v[i].y >> 32) ^ tag);
+        for (int i = 0; i < 4; i++)
+            d |= ((uint32_t)(v[i].x >> 32) ^ tag) | ((uint32_t)(v[i].y >> 32) ^ tag);
         return d;
     }
     __device__ uint32_t seen() const { return (uint32_t)(v[0].x >> 32); }
@@ -66,7 +73,8 @@ template <> struct x_chunk<1, X_ONE_ROW> { // a packet a lane: few registers, so
     __device__ void operands(uint32_t (&b)[1][8], uint32_t lane) const
     {
 #pragma unroll
-        for (int i = 0; i < 8; i++) b[0][i] = __shfl_sync(~0u, (uint32_t)v, i / 2 * 8 + lane % 4 * 2 + i % 2);
+        for (int i = 0; i < 8; i++)
+            b[0][i] = __shfl_sync(~0u, (uint32_t)v, i / 2 * 8 + lane % 4 * 2 + i % 2);
     }
     __device__ uint32_t differs(uint32_t tag) const { return (uint32_t)(v >> 32) ^ tag; }
     __device__ uint32_t seen() const { return (uint32_t)(v >> 32); }
@@ -83,7 +91,7 @@ template <int MT, x_form FORM> struct x_reader {
     uint32_t mine;        // chunks in which this warp has a block
     uint32_t first;       // block of chunk 0, in all of K
     uint32_t ready, tag;
-    bool sys;             // packets: another device writes them
+    bool sys; // packets: another device writes them
 
     __device__ x_reader(const weft_slot &s, uint32_t seq, const consumer &t)
     {
@@ -93,7 +101,8 @@ template <int MT, x_form FORM> struct x_reader {
         if constexpr (PACKET) {
             uint32_t mp = weft_packet_rows(s.op.m), n = min(t.lane / 4, s.op.m - 1);
             row = mp * 64, stride = 8 * 4 * row;
-            base = (const uint8_t *)s.op.pk_x + (uint64_t)first * 4 * row + (FORM == X_ONE_ROW ? t.lane * 8 : n * 64 + t.lane % 4 * 16);
+            base = (const uint8_t *)s.op.pk_x + (uint64_t)first * 4 * row +
+                   (FORM == X_ONE_ROW ? t.lane * 8 : n * 64 + t.lane % 4 * 16);
         } else {
             uint32_t blocks = weft_div_up(s.op.m, 8);
             stride = 8 * blocks * WEFT_FRAG_BYTES;
@@ -113,17 +122,20 @@ template <int MT, x_form FORM> struct x_reader {
             x.v = sys ? weft_ld_relaxed_b64_sys((const uint64_t *)p) : weft_ld_relaxed_b64_gpu((const uint64_t *)p);
         } else if constexpr (FORM == X_PACKETS) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) x.v[i] = sys ? weft_ld_relaxed_packets_sys(p + i * row) : weft_ld_relaxed_packets_gpu(p + i * row);
+            for (int i = 0; i < 4; i++)
+                x.v[i] = sys ? weft_ld_relaxed_packets_sys(p + i * row) : weft_ld_relaxed_packets_gpu(p + i * row);
         } else {
 #pragma unroll
-            for (int j = 0; j < MT; j++) ld_cg_if(x.v[j][0], p + offset[j], ch < mine), ld_cg_if(x.v[j][1], p + offset[j] + 512, ch < mine);
+            for (int j = 0; j < MT; j++)
+                ld_cg_if(x.v[j][0], p + offset[j], ch < mine), ld_cg_if(x.v[j][1], p + offset[j] + 512, ch < mine);
         }
     }
 
     // Starts the loads of chunk `ch`. Plain x: once the chunk may be read. False: leave.
     __device__ bool start(x_chunk<MT, FORM> &x, uint32_t ch, weft_slot &s)
     {
-        if (!PACKET && ch < mine && (first + ch * 8) / 8 >= ready && !await_ready(s, (first + ch * 8) / 8, &ready)) return false;
+        if (!PACKET && ch < mine && (first + ch * 8) / 8 >= ready && !await_ready(s, (first + ch * 8) / 8, &ready))
+            return false;
         load(x, ch);
         return true;
     }
@@ -142,7 +154,8 @@ template <int MT, x_form FORM> struct x_reader {
                 load(x[u], ch);
             } while (!all_here(x[u]));
 #pragma unroll
-            for (int i = 1; i < AHEAD; i++) load(x[(u + i) % AHEAD], ch + i);
+            for (int i = 1; i < AHEAD; i++)
+                load(x[(u + i) % AHEAD], ch + i);
         }
         return true;
     }
@@ -153,7 +166,8 @@ template <int MT> WEFT_DEV void add_squares(const uint32_t (&b)[MT][8], float (&
 #pragma unroll
     for (int j = 0; j < MT; j++)
 #pragma unroll
-        for (int i = 0; i < 8; i++) ss[j] += bf16_lo(b[j][i]) * bf16_lo(b[j][i]) + bf16_hi(b[j][i]) * bf16_hi(b[j][i]);
+        for (int i = 0; i < 8; i++)
+            ss[j] += bf16_lo(b[j][i]) * bf16_lo(b[j][i]) + bf16_hi(b[j][i]) * bf16_hi(b[j][i]);
 }
 
 // Where this lane's ldmatrix rows lie in a page, for the four K steps of 16 columns.
@@ -162,27 +176,34 @@ WEFT_DEV void matrix_offsets(uint32_t (&at)[4], const consumer &t)
     uint32_t row = t.lane & 15;
 #pragma unroll
     for (int q = 0; q < 4; q++)
-        at[q] = smem_addr(smem()->page) + t.warp * WEFT_ATOM_BYTES + row * 128 + (((q * 2 + (t.lane >> 4)) ^ (row & 7)) << 4);
+        at[q] = smem_addr(smem()->page) + t.warp * WEFT_ATOM_BYTES + row * 128 +
+                (((q * 2 + (t.lane >> 4)) ^ (row & 7)) << 4);
 }
 
 // One page: 16 rows of W by this warp's 64 columns, times its x. SETS: independent sums, so that few rows of x don't make one
 // chain of dependent mma.
-template <int MT, int SETS> WEFT_DEV void mma_page(float (&acc)[SETS][MT][4], const uint32_t (&at)[4], uint32_t page, const uint32_t (&b)[MT][8])
+template <int MT, int SETS>
+WEFT_DEV void mma_page(float (&acc)[SETS][MT][4], const uint32_t (&at)[4], uint32_t page, const uint32_t (&b)[MT][8])
 {
     uint32_t a[4][4];
 #pragma unroll
-    for (int q = 0; q < 4; q++) ldmatrix_x4(a[q], at[q] + page * WEFT_PAGE_BYTES);
+    for (int q = 0; q < 4; q++)
+        ldmatrix_x4(a[q], at[q] + page * WEFT_PAGE_BYTES);
 #pragma unroll
     for (int j = 0; j < MT; j++) {
 #pragma unroll
-        for (int q = 0; q < 4; q++) mma_bf16(acc[q % SETS][j], a[q], b[j][q * 2], b[j][q * 2 + 1]);
+        for (int q = 0; q < 4; q++)
+            mma_bf16(acc[q % SETS][j], a[q], b[j][q * 2], b[j][q * 2 + 1]);
     }
 }
 
 // Adds the eight warps' sums and stores the results, 256 of them a round: 16 rows of one group, or 8 rows of two. False: leave.
-template <int MT, int G, int SETS> WEFT_DEV bool finish_groups(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][SETS][MT][4], const float (&ss)[MT])
+template <int MT, int G, int SETS>
+WEFT_DEV bool finish_groups(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][SETS][MT][4],
+                            const float (&ss)[MT])
 {
-    constexpr int PAIR = MT < 2 ? 1 : 2, PER = 2 / PAIR, ROUNDS = MT / PAIR; // blocks of rows and groups a round; rounds a group
+    constexpr int PAIR = MT < 2 ? 1 : 2, PER = 2 / PAIR,
+                  ROUNDS = MT / PAIR; // blocks of rows and groups a round; rounds a group
     constexpr uint32_t COL = 20; // floats from one row of x to the next: no bank conflicts; word 16: its sum of squares
     static_assert(CONSUMER_WARPS * 16 * COL * sizeof(float) <= SCRATCH_BYTES / 2, "half of scratch a round");
     bool norm = s.op.flags & WEFT_OP_NORM;
@@ -198,13 +219,17 @@ template <int MT, int G, int SETS> WEFT_DEV bool finish_groups(weft_slot &s, uin
                     float d[4];
 #pragma unroll
                     for (int e = 0; e < 4; e++)
-                        d[e] = acc[k / ROUNDS][0][k % ROUNDS * PAIR + j][e] + (SETS > 1 ? acc[k / ROUNDS][SETS - 1][k % ROUNDS * PAIR + j][e] : 0.0f);
-                    p[at * 8 * COL] = d[0], p[(at * 8 + 1) * COL] = d[1], p[at * 8 * COL + 8] = d[2], p[(at * 8 + 1) * COL + 8] = d[3];
-                    if (norm && t.lane % 4 == 0) part[(t.warp * 16 + at * 8 + t.lane / 4) * COL + 16] = ss[k % ROUNDS * PAIR + j];
+                        d[e] = acc[k / ROUNDS][0][k % ROUNDS * PAIR + j][e] +
+                               (SETS > 1 ? acc[k / ROUNDS][SETS - 1][k % ROUNDS * PAIR + j][e] : 0.0f);
+                    p[at * 8 * COL] = d[0], p[(at * 8 + 1) * COL] = d[1], p[at * 8 * COL + 8] = d[2],
+                               p[(at * 8 + 1) * COL + 8] = d[3];
+                    if (norm && t.lane % 4 == 0)
+                        part[(t.warp * 16 + at * 8 + t.lane / 4) * COL + 16] = ss[k % ROUNDS * PAIR + j];
                 }
             }
         if (!consumer_sync()) return false; // the other half was read before this barrier's threads came here
-        uint32_t r = t.lane % 16, col = (t.warp + t.round) % CONSUMER_WARPS * 2 + t.lane / 16; // few rows: each warp's turn
+        uint32_t r = t.lane % 16,
+                 col = (t.warp + t.round) % CONSUMER_WARPS * 2 + t.lane / 16; // few rows: each warp's turn
         uint32_t g = PER > 1 ? i * PER + col / 8 : i / ROUNDS;
         uint32_t m = s.task.tile[0] + (PER > 1 ? col % 8 : i % ROUNDS * 16 + col);
         bool mine = g < s.task.tile[2] && m < s.op.m;
@@ -222,16 +247,19 @@ template <int MT, int G, int SETS> WEFT_DEV bool finish_groups(weft_slot &s, uin
 }
 
 // The same for one row of x: all groups in one round, since only one column of each sum counts.
-template <int G> WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][2][1][4], float ss)
+template <int G>
+WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][2][1][4], float ss)
 {
-    float *part = (float *)(smem()->scratch + t.round++ % 2 * (SCRATCH_BYTES / 2)), *squares = part + G * 16 * CONSUMER_WARPS;
+    float *part = (float *)(smem()->scratch + t.round++ % 2 * (SCRATCH_BYTES / 2)),
+          *squares = part + G * 16 * CONSUMER_WARPS;
     static_assert((G * 16 + 1) * CONSUMER_WARPS * sizeof(float) <= SCRATCH_BYTES / 2, "half of scratch a round");
     bool norm = s.op.flags & WEFT_OP_NORM;
     if (t.lane % 4 == 0)
 #pragma unroll
         for (int g = 0; g < G; g++)
 #pragma unroll
-            for (int h = 0; h < 2; h++) part[(t.warp * G + g) * 16 + h * 8 + t.lane / 4] = acc[g][0][0][h * 2] + acc[g][1][0][h * 2];
+            for (int h = 0; h < 2; h++)
+                part[(t.warp * G + g) * 16 + h * 8 + t.lane / 4] = acc[g][0][0][h * 2] + acc[g][1][0][h * 2];
     if (norm && t.lane == 0) squares[t.warp] = ss;
     if (!consumer_sync()) return false; // the other half was read before this barrier's threads came here
     uint32_t i = (t.warp + t.round) % CONSUMER_WARPS * 32 + t.lane, g = i / 16, r = i % 16; // each pair of warps' turn
@@ -239,9 +267,11 @@ template <int G> WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consum
     bool mine = g < s.task.tile[2];
     float v = 0, sum = 0;
 #pragma unroll
-    for (uint32_t w = 0; w < CONSUMER_WARPS; w++) v += part[w * G * 16 + i];
+    for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
+        v += part[w * G * 16 + i];
     if (norm) {
-        for (uint32_t w = 0; w < CONSUMER_WARPS; w++) sum += squares[w];
+        for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
+            sum += squares[w];
         v *= rsqrtf(sum / (float)s.op.k + s.op.eps);
     }
     return store_group(s, seq, s.task.tile[1] + g, 0, r, v, mine);
@@ -291,8 +321,10 @@ template <int MT, int G, x_form FORM> WEFT_DEV bool stream_task(weft_slot &s, ui
         }
     }
     if (!await_all(s)) return false; // waits that no chunk needed (the residual's)
-    if constexpr (FORM == X_ONE_ROW) return finish_one_row<G>(s, seq, t, acc, ss[0]);
-    else return finish_groups<MT, G, SETS>(s, seq, t, acc, ss);
+    if constexpr (FORM == X_ONE_ROW)
+        return finish_one_row<G>(s, seq, t, acc, ss[0]);
+    else
+        return finish_groups<MT, G, SETS>(s, seq, t, acc, ss);
 }
 
 WEFT_DEV bool body_gemm_stream(const cta &, weft_slot &s, consumer &t)

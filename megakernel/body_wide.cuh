@@ -16,14 +16,16 @@ WEFT_DEV float squares_of_page(const uint8_t *page, uint32_t row, uint32_t half)
     for (uint32_t i = 0; i < 4; i++) {
         uint4 v = *(const uint4 *)(page + row * 128 + (((half * 4 + i) ^ (row & 7)) << 4));
         uint32_t w[4] = {v.x, v.y, v.z, v.w};
-        for (int j = 0; j < 4; j++) ss += bf16_lo(w[j]) * bf16_lo(w[j]) + bf16_hi(w[j]) * bf16_hi(w[j]);
+        for (int j = 0; j < 4; j++)
+            ss += bf16_lo(w[j]) * bf16_lo(w[j]) + bf16_hi(w[j]) * bf16_hi(w[j]);
     }
     return ss;
 }
 
 // Stores this warp's 16 rows of x by 256 rows of W: 32 of these at a time go through scratch, so that each lane gets all 16
 // rows of one group for one row of x. False: leave.
-WEFT_DEV bool store_wide(weft_slot &s, uint32_t seq, const float (&acc)[128], uint32_t row, float norm, const consumer &t)
+WEFT_DEV bool store_wide(weft_slot &s, uint32_t seq, const float (&acc)[128], uint32_t row, float norm,
+                         const consumer &t)
 {
     constexpr uint32_t ROW = 40; // floats: 32 and padding against bank conflicts
     static_assert(CONSUMER_WARPS * 16 * ROW * sizeof(float) <= SCRATCH_BYTES, "a warp's part of scratch");
@@ -65,22 +67,26 @@ WEFT_DEV bool body_gemm_wide(const cta &c, weft_slot &s, consumer &t)
     }
     float acc[128], ss = 0;
 #pragma unroll
-    for (int i = 0; i < 128; i++) acc[i] = 0;
+    for (int i = 0; i < 128; i++)
+        acc[i] = 0;
     bool ok = true; // no way out of the loop: wgmma in flight must not meet divergence; an abort runs it dry
     uint32_t last = 0;
     for (uint32_t kb = 0; kb < nkb; kb++) {
         uint32_t p = t.page;
         ok &= await(&smem()->full[p], t.parity) & await(&smem()->full[p + 2], t.parity);
-        uint64_t a = wgmma_desc(smem_addr(smem()->page[p + 2]) + group * 8192), b = wgmma_desc(smem_addr(smem()->page[p]));
+        uint64_t a = wgmma_desc(smem_addr(smem()->page[p + 2]) + group * 8192),
+                 b = wgmma_desc(smem_addr(smem()->page[p]));
         wgmma_fence();
 #pragma unroll
-        for (uint32_t k = 0; k < 4; k++) wgmma_m64n256k16(acc, a + k * 2, b + k * 2, 1);
+        for (uint32_t k = 0; k < 4; k++)
+            wgmma_m64n256k16(acc, a + k * 2, b + k * 2, 1);
         wgmma_commit();
         if (s.op.flags & WEFT_OP_NORM) ss += squares_of_page(smem()->page[p + 2], t.warp * 16 + t.lane / 2, t.lane % 2);
         wgmma_wait<1>();
         if (kb > 0) release_stage(last, t.lane);
         last = p;
-        for (uint32_t i = 0; i < 3; i++) next_page(t);
+        for (uint32_t i = 0; i < 3; i++)
+            next_page(t);
     }
     wgmma_wait<0>();
     if (nkb > 0) release_stage(last, t.lane);

@@ -41,8 +41,8 @@ enum slot_flag : uint32_t {
 struct weft_slot {
     weft_task task;
     weft_op_rt op;
-    uint32_t id, flags, step; // step: index in cta_smem.step
-    uint32_t ready;           // K chunks below this one may be read; READY_ALL: every wait has held
+    uint32_t id, flags, step;                // step: index in cta_smem.step
+    uint32_t ready;                          // K chunks below this one may be read; READY_ALL: every wait has held
     uint32_t *wait_word[2], *signal_word[2]; // of the inline waits and signals, found ahead of time
     uint32_t wait_sys;                       // bit i: wait i is of scope sys
     uint64_t t_pop, t_ready, t_start, t_end;
@@ -101,9 +101,11 @@ WEFT_DEV void give_up(cta c, uint32_t step, stall w, uint64_t waited_ns)
         r->cause = w.cause, r->device = smem()->device, r->worker = smem()->worker, r->step = step;
         r->task = w.task, r->counter = w.counter, r->expected = w.expected, r->seen = w.seen;
         r->waited_ns = waited_ns;
-        weft_st_release_sys(&mailbox(c)->abort.value, w.cause); // host: acquires in the engine before it reads the report
+        weft_st_release_sys(&mailbox(c)->abort.value,
+                            w.cause); // host: acquires in the engine before it reads the report
     }
-    for (uint32_t d = 0; d < c.dev->n_device; d++) weft_st_relaxed_sys(&peer_ctl(c, d)->abort.value, w.cause);
+    for (uint32_t d = 0; d < c.dev->n_device; d++)
+        weft_st_relaxed_sys(&peer_ctl(c, d)->abort.value, w.cause);
 }
 
 // Looks at everything that may end a wait: returns when it began (ns; first call: now), or 0 to leave.
@@ -149,7 +151,9 @@ WEFT_DEV bool keep_polling(const cta &c, poll &p, const weft_step_head &step, co
 WEFT_DEV bool leaving(void) { return lds_relaxed(&smem()->leave) != 0; }
 WEFT_DEV void note_stall(uint32_t packet, uint32_t expected, uint32_t seen)
 {
-    if (threadIdx.x % 32 == 0) sts_relaxed(&smem()->stall[0], packet), sts_relaxed(&smem()->stall[1], expected), sts_relaxed(&smem()->stall[2], seen);
+    if (threadIdx.x % 32 == 0)
+        sts_relaxed(&smem()->stall[0], packet), sts_relaxed(&smem()->stall[1], expected),
+            sts_relaxed(&smem()->stall[2], seen);
 }
 
 // Waits for a hand-over inside the CTA; false: leave. These waits end because the party that they wait for polls.
@@ -163,7 +167,10 @@ WEFT_DEV bool await(uint64_t *bar, uint32_t parity)
 // Use `n` (from 0) of a slot or of a page: parity as its waiter sees it, and waiting until it is free for that use.
 WEFT_DEV uint32_t slot_parity(uint32_t n) { return (n / SLOTS) & 1; }
 WEFT_DEV uint32_t page_parity(uint32_t n) { return (n / PAGES) & 1; }
-WEFT_DEV bool await_free(uint64_t *bar, uint32_t n, uint32_t ring) { return n < ring || await(bar, (n / ring - 1) & 1); }
+WEFT_DEV bool await_free(uint64_t *bar, uint32_t n, uint32_t ring)
+{
+    return n < ring || await(bar, (n / ring - 1) & 1);
+}
 
 // Consumers and loader: K chunk `chunk` of the task's input may be read; *ready: how many may.
 WEFT_DEV bool await_ready(weft_slot &s, uint32_t chunk, uint32_t *ready)

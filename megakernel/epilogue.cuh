@@ -36,8 +36,10 @@ WEFT_DEV bool store_pair(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, flo
     bool odd_end = n + 1 >= s.op.out_cols;
     if (s.op.epilogue == WEFT_EPI_RESIDUAL) {
         uint32_t aux;
-        if (odd_end && s.op.aux_layout == WEFT_LAYOUT_ROW) aux = *(const uint16_t *)pair_at(s.op.aux, s.op.aux_layout, s.op.out_rows, s.op.out_cols, m, n);
-        else if (!load_aux_pair(s, seq, m, n, &aux)) return false;
+        if (odd_end && s.op.aux_layout == WEFT_LAYOUT_ROW)
+            aux = *(const uint16_t *)pair_at(s.op.aux, s.op.aux_layout, s.op.out_rows, s.op.out_cols, m, n);
+        else if (!load_aux_pair(s, seq, m, n, &aux))
+            return false;
         lo += bf16_lo(aux), hi += bf16_hi(aux);
     } else if (s.op.epilogue == WEFT_EPI_BIAS) {
         lo += __ldg((const float *)s.op.aux + n);
@@ -49,9 +51,12 @@ WEFT_DEV bool store_pair(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, flo
     }
     uint32_t word = pack_bf16(lo, odd_end ? 0.0f : hi);
     if (s.op.flags & WEFT_OP_OUT_PACKET) {
-        uint64_t *p = (uint64_t *)s.op.pk_out + weft_packet_index(weft_packet_rows(s.op.m), m, n), v = word | (uint64_t)seq << 32;
-        if (s.op.flags & WEFT_OP_OUT_SYS) weft_st_relaxed_b64_sys(p, v);
-        else weft_st_relaxed_b64_gpu(p, v);
+        uint64_t *p = (uint64_t *)s.op.pk_out + weft_packet_index(weft_packet_rows(s.op.m), m, n),
+                 v = word | (uint64_t)seq << 32;
+        if (s.op.flags & WEFT_OP_OUT_SYS)
+            weft_st_relaxed_b64_sys(p, v);
+        else
+            weft_st_relaxed_b64_gpu(p, v);
     }
     uint32_t *out = pair_at(s.op.out, s.op.out_layout, s.op.out_rows, s.op.out_cols, m, n);
     if (s.op.out_layout != WEFT_LAYOUT_ROW) {
@@ -68,12 +73,14 @@ WEFT_DEV bool store_eight(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, co
 {
     bool whole = s.op.out_layout == WEFT_LAYOUT_PANEL || (s.op.out_layout == WEFT_LAYOUT_ROW && s.op.out_cols % 8 == 0);
     bool plain = s.op.epilogue == WEFT_EPI_NONE || s.op.epilogue == WEFT_EPI_GATED_SILU;
-    if (whole && (plain || (s.op.epilogue == WEFT_EPI_RESIDUAL && s.op.aux_layout == s.op.out_layout)) && !(s.op.flags & WEFT_OP_OUT_PACKET)) {
+    if (whole && (plain || (s.op.epilogue == WEFT_EPI_RESIDUAL && s.op.aux_layout == s.op.out_layout)) &&
+        !(s.op.flags & WEFT_OP_OUT_PACKET)) {
         uint64_t at = weft_offset16(s.op.out_layout, s.op.out_rows, s.op.out_cols, m, n);
         uint4 aux = plain ? make_uint4(0, 0, 0, 0) : ld_cg((const uint8_t *)s.op.aux + at);
-        *(uint4 *)(s.op.out + at) = make_uint4(
-            pack_bf16(v[0] + bf16_lo(aux.x), v[1] + bf16_hi(aux.x)), pack_bf16(v[2] + bf16_lo(aux.y), v[3] + bf16_hi(aux.y)),
-            pack_bf16(v[4] + bf16_lo(aux.z), v[5] + bf16_hi(aux.z)), pack_bf16(v[6] + bf16_lo(aux.w), v[7] + bf16_hi(aux.w)));
+        *(uint4 *)(s.op.out + at) = make_uint4(pack_bf16(v[0] + bf16_lo(aux.x), v[1] + bf16_hi(aux.x)),
+                                               pack_bf16(v[2] + bf16_lo(aux.y), v[3] + bf16_hi(aux.y)),
+                                               pack_bf16(v[4] + bf16_lo(aux.z), v[5] + bf16_hi(aux.z)),
+                                               pack_bf16(v[6] + bf16_lo(aux.w), v[7] + bf16_hi(aux.w)));
         return true;
     }
     float lo[4] = {v[0], v[2], v[4], v[6]}, hi[4] = {v[1], v[3], v[5], v[7]};
@@ -88,13 +95,17 @@ WEFT_DEV bool store_eight(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, co
 WEFT_DEV bool store_sixteen(weft_slot &s, uint32_t seq, uint32_t g, uint32_t m, const float (&v)[16])
 {
     if (s.op.flags & WEFT_OP_PARTIAL) {
-        float4 *p = (float4 *)((float *)s.op.partial + weft_partial_index(s.op.m, s.op.n, (s.task.tile[3] & 0xffff) / s.op.split_kb, m, g * 16));
-        for (int i = 0; i < 4; i++) p[i] = make_float4(v[i * 4], v[i * 4 + 1], v[i * 4 + 2], v[i * 4 + 3]);
+        float4 *p = (float4 *)((float *)s.op.partial + weft_partial_index(s.op.m, s.op.n,
+                                                                          (s.task.tile[3] & 0xffff) / s.op.split_kb, m,
+                                                                          g * 16));
+        for (int i = 0; i < 4; i++)
+            p[i] = make_float4(v[i * 4], v[i * 4 + 1], v[i * 4 + 2], v[i * 4 + 3]);
         return true;
     }
     bool gated = s.op.epilogue == WEFT_EPI_GATED_SILU;
     float e[2][8];
-    for (int i = 0; i < 8; i++) e[0][i] = gated ? silu(v[i]) * v[8 + i] : v[i], e[1][i] = v[8 + i];
+    for (int i = 0; i < 8; i++)
+        e[0][i] = gated ? silu(v[i]) * v[8 + i] : v[i], e[1][i] = v[8 + i];
     uint32_t n = gated ? g * 8 : g * 16;
     if (n < s.op.out_cols && !store_eight(s, seq, m, n, e[0])) return false;
     return gated || n + 8 >= s.op.out_cols || store_eight(s, seq, m, n + 8, e[1]);

@@ -14,8 +14,9 @@
 WEFT_DEV bool run_body(const cta &c, weft_slot &s, consumer &t)
 {
     switch (__shfl_sync(~0u, s.task.kind, 0)) { // the same for the whole warp, and the compiler knows
-#define WEFT_KIND(ID, name, text)                                                                                        \
-    case WEFT_KIND_##ID: return body_##name(c, s, t);
+#define WEFT_KIND(ID, name, text)                                                                                      \
+    case WEFT_KIND_##ID:                                                                                               \
+        return body_##name(c, s, t);
 #include "../tasks/tasks.def"
 #undef WEFT_KIND
     }
@@ -41,7 +42,8 @@ WEFT_DEV void consume(const cta &c)
         if (clock) s.t_end = clock_ticks();
         if (first && s.flags & SLOT_LAST) weft_st_relaxed_gpu(&smem()->running->value, WEFT_NONE);
         __syncwarp();
-        if (t.lane == 0) mbar_arrive(&smem()->slot_done[n % SLOTS]); // what the warp stored happens before: signal_static
+        if (t.lane == 0)
+            mbar_arrive(&smem()->slot_done[n % SLOTS]); // what the warp stored happens before: signal_static
     }
 }
 
@@ -50,28 +52,34 @@ WEFT_DEV void set_up(const cta &c, uint32_t worker)
     cta_smem *sm = smem();
     sm->device = c.dev->device, sm->worker = worker, sm->ctl = (weft_ctl *)c.dev->ctl[c.dev->device];
     sm->base = c.dev->base, sm->n_device = c.dev->n_device, sm->n_worker = c.dev->n_worker, sm->peers = c.dev->peers;
-    for (uint32_t v = 0; v < c.dev->n_variant; v++) sm->queue[v] = c.dev->queue[v];
+    for (uint32_t v = 0; v < c.dev->n_variant; v++)
+        sm->queue[v] = c.dev->queue[v];
     sm->running = (weft_line *)c.dev->running + worker;
     sm->policy = c.dev->policy, sm->trace = c.dev->trace_cap != 0;
-    for (uint32_t i = 0; i < PAGES; i++) mbar_init(&sm->full[i], 1), mbar_init(&sm->empty[i], CONSUMER_WARPS);
+    for (uint32_t i = 0; i < PAGES; i++)
+        mbar_init(&sm->full[i], 1), mbar_init(&sm->empty[i], CONSUMER_WARPS);
     for (uint32_t i = 0; i < SLOTS; i++)
         mbar_init(&sm->slot_full[i], 1), mbar_init(&sm->slot_done[i], CONSUMER_WARPS), mbar_init(&sm->slot_free[i], 3);
-    for (uint32_t i = 0; i < STEPS; i++) sm->step[i] = {};
+    for (uint32_t i = 0; i < STEPS; i++)
+        sm->step[i] = {};
     sm->leave = 0;
-    for (uint32_t i = 0; i < 3; i++) sm->stall[i] = 0;
+    for (uint32_t i = 0; i < 3; i++)
+        sm->stall[i] = 0;
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     if (c.dev->trace_cap) {
         weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + smem()->worker;
         k->ticks0 = clock_ticks(), k->ns0 = clock_ns();
     }
     uint32_t before = weft_atom_add_acq_rel_sys(&smem()->ctl->checkin.value, 1);
-    if (before + 1 == c.dev->n_worker) weft_st_release_sys(&mailbox(c)->resident[smem()->device].value, c.dev->n_worker);
+    if (before + 1 == c.dev->n_worker)
+        weft_st_release_sys(&mailbox(c)->resident[smem()->device].value, c.dev->n_worker);
 }
 
 __global__ void __launch_bounds__(CTA_THREADS, 1) weft_resident(const __grid_constant__ weft__launch launch)
 {
     uint32_t i = 0;
-    while (blockIdx.x >= launch.first[i + 1]) i++;
+    while (blockIdx.x >= launch.first[i + 1])
+        i++;
     cta c;
     c.dev = (const weft_dev *)launch.root[i];
     if (threadIdx.x == 0) set_up(c, blockIdx.x - launch.first[i]);

@@ -12,7 +12,7 @@
 
 constexpr uint32_t DEFAULT_IN_FLIGHT = 3; // 48 KB an SM: bandwidth times latency (docs/notebook.md)
 
-constexpr uint32_t ATTN_IN_FLIGHT = 8;   // nothing waits behind these loads but their own consumers
+constexpr uint32_t ATTN_IN_FLIGHT = 8; // nothing waits behind these loads but their own consumers
 
 struct loader {
     uint32_t it = 0; // pages handed out so far
@@ -142,7 +142,8 @@ WEFT_DEV void load_loop(const cta &c)
     }
     // Shared memory must outlive the copies that are on their way into it.
     for (uint32_t i = l.it > PAGES ? l.it - PAGES : 0; i < l.it; i++)
-        while (!mbar_try_wait(&smem()->full[i % PAGES], page_parity(i))) {}
+        while (!mbar_try_wait(&smem()->full[i % PAGES], page_parity(i))) {
+        }
 }
 
 #endif

@@ -72,10 +72,10 @@ WEFT_DEV bool mbar_try_wait(uint64_t *bar, uint32_t parity)
 // Global to shared memory, `bytes` a multiple of 16, completing on `bar`.
 WEFT_DEV void bulk_load(void *dst, const void *src, uint32_t bytes, uint64_t *bar)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     smem_addr(dst)),
-                 "l"(src), "r"(bytes), "r"(smem_addr(bar))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(smem_addr(dst)),
+        "l"(src), "r"(bytes), "r"(smem_addr(bar))
+        : "memory");
 }
 WEFT_DEV uint64_t policy_evict_first(void)
 {
@@ -85,16 +85,17 @@ WEFT_DEV uint64_t policy_evict_first(void)
 }
 WEFT_DEV void bulk_load_hint(void *dst, const void *src, uint32_t bytes, uint64_t *bar, uint64_t policy)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-                     "r"(smem_addr(dst)),
-                 "l"(src), "r"(bytes), "r"(smem_addr(bar)), "l"(policy)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+            "r"(smem_addr(dst)),
+        "l"(src), "r"(bytes), "r"(smem_addr(bar)), "l"(policy)
+        : "memory");
 }
 // A box of a tensor of four dimensions, from coordinates (0, 0, c2, c3).
 WEFT_DEV void bulk_load_box(void *dst, const void *map, uint32_t c2, uint32_t c3, uint64_t *bar)
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2, %3, %4}], [%5];" ::
-                     "r"(smem_addr(dst)),
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2, "
+                 "%3, %4}], [%5];" ::"r"(smem_addr(dst)),
                  "l"(map), "r"(0), "r"(c2), "r"(c3), "r"(smem_addr(bar))
                  : "memory");
 }
@@ -105,7 +106,10 @@ WEFT_DEV void fence_proxy_async_global(void) { asm volatile("fence.proxy.async.g
 WEFT_DEV uint4 ld_cg(const void *p)
 {
     uint4 v;
-    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
     return v;
 }
 // The same where `on`; else v keeps its value. (A branch would make the compiler load elsewhere and move, and the move waits.)
@@ -150,7 +154,10 @@ WEFT_DEV void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint3
 }
 WEFT_DEV void wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 WEFT_DEV void wgmma_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int N> WEFT_DEV void wgmma_wait(void) { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
+template <int N> WEFT_DEV void wgmma_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
 
 // Descriptor of a K-major operand in atoms: rows of 128 bytes, 128-byte swizzle, 1024 bytes from eight rows to the next.
 WEFT_DEV uint64_t wgmma_desc(uint32_t addr)

@@ -9,8 +9,8 @@
 // ------------------------------------------------------------------------------------------------------- the fetcher
 
 struct fetcher {
-    uint32_t n = 0;    // slots filled so far
-    uint32_t step = 0; // last step whose record has been read
+    uint32_t n = 0;     // slots filled so far
+    uint32_t step = 0;  // last step whose record has been read
     uint32_t holds = 0; // bit v: a ticket of variant v's ring is held
 };
 
@@ -40,13 +40,16 @@ WEFT_DEV bool forward_step(const cta &c, uint32_t s)
     if (payload) weft_fence_acq_rel_sys(); // the host released the head after the payload
     for (uint32_t d = 0; payload && d < smem()->n_device; d++) {
         weft_step_record *to = &peer_ctl(c, d)->ring[s % WEFT_STEP_RING];
-        for (uint32_t i = lane; i < (payload + 15) / 16; i += 32) ((uint4 *)to->payload)[i] = ld_cg(from->payload + i * 16);
+        for (uint32_t i = lane; i < (payload + 15) / 16; i += 32)
+            ((uint4 *)to->payload)[i] = ld_cg(from->payload + i * 16);
     }
     if (payload) weft_fence_acq_rel_sys(); // pairs with the one in await_step
     for (uint32_t d = 0; d < smem()->n_device; d++) {
         uint64_t *to = peer_ctl(c, d)->ring[s % WEFT_STEP_RING].head + lane;
-        if (lane < 16 && d == smem()->device) weft_st_relaxed_b64_gpu(to, head);
-        else if (lane < 16) weft_st_relaxed_b64_sys(to, head);
+        if (lane < 16 && d == smem()->device)
+            weft_st_relaxed_b64_gpu(to, head);
+        else if (lane < 16)
+            weft_st_relaxed_b64_sys(to, head);
     }
     return true;
 }
@@ -96,9 +99,11 @@ WEFT_DEV bool put_slot(fetcher &f, const weft_dev *dev, const weft_queue_rt *q, 
     uint32_t *word[2] = {};   // lane 2: of the inline waits; 3: of the inline signals
     if (id != WEFT_NONE) {
         if (lane < 4) part = __ldg((const uint4 *)((const weft_task *)q->tasks + id) + lane);
-        uint32_t head = __shfl_sync(~0u, part.x, 0), counts = __shfl_sync(~0u, part.y, 0); // kind, alt_device, op; n_wait, n_signal
+        uint32_t head = __shfl_sync(~0u, part.x, 0),
+                 counts = __shfl_sync(~0u, part.y, 0); // kind, alt_device, op; n_wait, n_signal
         bool bare = (head & 0xff) == WEFT_KIND_NOP || (head & 0xff) == WEFT_KIND_MIX; // its op is not looked at
-        if (!bare && lane < sizeof(weft_op_rt) / 16) op = __ldg((const uint4 *)((const weft_op_rt *)dev->ops + (head >> 16)) + lane);
+        if (!bare && lane < sizeof(weft_op_rt) / 16)
+            op = __ldg((const uint4 *)((const weft_op_rt *)dev->ops + (head >> 16)) + lane);
         uint32_t n = lane == 2 ? counts & 0xffff : counts >> 16;
         bool waits = smem()->policy <= WEFT_POLICY_FIFO;
         if (lane == 3 || (lane == 2 && waits)) {
@@ -106,7 +111,8 @@ WEFT_DEV bool put_slot(fetcher &f, const weft_dev *dev, const weft_queue_rt *q, 
             if (n > 1) word[1] = counter_word(*q, lane == 2 ? smem()->device : part.w & 0xffff, part.z);
         }
         if (lane == 2 && waits && smem()->n_device > 1)
-            for (uint32_t i = 0; i < 2 && i < n; i++) sys |= scope_of(*q, i ? part.z : part.x) << i;
+            for (uint32_t i = 0; i < 2 && i < n; i++)
+                sys |= scope_of(*q, i ? part.z : part.x) << i;
     } else {
         flags |= SLOT_EMPTY;
     }
@@ -146,11 +152,13 @@ WEFT_DEV bool await_gate(const cta &c, const weft_step_head &step)
 {
     uint32_t before = step.seq - 1, all = smem()->base + smem()->n_worker * before, seen;
     poll p;
-    while (!weft_reached(seen = weft_ld_acquire_gpu(&smem()->ctl->done.value), all)) // released in finish_step, by each worker
+    while (!weft_reached(seen = weft_ld_acquire_gpu(&smem()->ctl->done.value),
+                         all)) // released in finish_step, by each worker
         if (!keep_polling(c, p, step, {WEFT_ABORT_GATE, WEFT_NONE, smem()->device, all, seen})) return false;
     for (uint32_t d = 0; d < smem()->n_device; d++) {
         if (d == smem()->device || !(smem()->peers >> d & 1)) continue;
-        while (!weft_reached(seen = weft_ld_acquire_sys(&smem()->ctl->finished[d].value), before)) // finish_step, last worker of d
+        while (!weft_reached(seen = weft_ld_acquire_sys(&smem()->ctl->finished[d].value),
+                             before)) // finish_step, last worker of d
             if (!keep_polling(c, p, step, {WEFT_ABORT_GATE, WEFT_NONE, d, before, seen})) return false;
     }
     return true;
@@ -160,12 +168,16 @@ WEFT_DEV bool await_gate(const cta &c, const weft_step_head &step)
 // Lanes that call it together take neighbouring tickets with one atomic.
 WEFT_DEV void push_task(const weft_queue_rt &q, uint32_t id, bool sys)
 {
-    uint32_t *tail = &((weft_line *)q.heads)[1].value, active = __activemask(), lane = threadIdx.x % 32, leader = __ffs(active) - 1, t = 0;
-    if (lane == leader) t = sys ? weft_atom_add_relaxed_sys(tail, __popc(active)) : weft_atom_add_relaxed_gpu(tail, __popc(active));
+    uint32_t *tail = &((weft_line *)q.heads)[1].value, active = __activemask(), lane = threadIdx.x % 32,
+             leader = __ffs(active) - 1, t = 0;
+    if (lane == leader)
+        t = sys ? weft_atom_add_relaxed_sys(tail, __popc(active)) : weft_atom_add_relaxed_gpu(tail, __popc(active));
     t = __shfl_sync(active, t, leader) + __popc(active & ((1u << lane) - 1));
     uint64_t *slot = (uint64_t *)q.ring + (t & q.ring_mask), v = id | (uint64_t)t << 32;
-    if (sys) weft_st_release_b64_sys(slot, v); // acquired in pop_task
-    else weft_st_release_b64_gpu(slot, v);
+    if (sys)
+        weft_st_release_b64_sys(slot, v); // acquired in pop_task
+    else
+        weft_st_release_b64_gpu(slot, v);
 }
 
 WEFT_DEV void take_ticket(const cta &c, const weft_queue_rt *q, uint32_t v)
@@ -194,7 +206,8 @@ WEFT_DEV bool pop_task(const cta &c, fetcher &f, const weft_queue_rt *q, uint32_
     uint64_t got;
     bool many = smem()->n_device > 1; // another device may push
     poll p;
-    while ((uint32_t)((got = (many ? weft_ld_acquire_b64_sys(slot) : weft_ld_acquire_b64_gpu(slot))) >> 32) != t || (uint32_t)got == WEFT_NONE) // push_task
+    while ((uint32_t)((got = (many ? weft_ld_acquire_b64_sys(slot) : weft_ld_acquire_b64_gpu(slot))) >> 32) != t ||
+           (uint32_t)got == WEFT_NONE) // push_task
         if (!keep_polling(c, p, step, {WEFT_ABORT_QUEUE, WEFT_NONE, WEFT_NONE, t, (uint32_t)(got >> 32)})) return false;
     *id = (uint32_t)got;
     return true;
@@ -223,8 +236,10 @@ WEFT_DEV bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt *q)
 {
     uint32_t lane = threadIdx.x % 32, flags = SLOT_FIRST;
     // Each worker pushes its share of the tasks that wait for nothing.
-    if (q->n_ready0 > smem()->worker * 32 && !__all_sync(~0u, await_gate(c, smem()->step[f.step % STEPS]))) return false;
-    for (uint32_t i = smem()->worker * 32 + lane; i < q->n_ready0; i += smem()->n_worker * 32) push_task(*q, __ldg((const uint32_t *)q->ready0 + i), false);
+    if (q->n_ready0 > smem()->worker * 32 && !__all_sync(~0u, await_gate(c, smem()->step[f.step % STEPS])))
+        return false;
+    for (uint32_t i = smem()->worker * 32 + lane; i < q->n_ready0; i += smem()->n_worker * 32)
+        push_task(*q, __ldg((const uint32_t *)q->ready0 + i), false);
     __syncwarp();
     for (;; flags = 0) {
         if (!await_idle(c, f)) return false;
@@ -249,7 +264,7 @@ WEFT_DEV void fetch_loop(const cta &c)
         const weft_queue_rt *q = &smem()->queue[step.variant];
         bool ok = smem()->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q)
                   : smem()->policy == WEFT_POLICY_FIFO ? fetch_fifo(c, f, q)
-                                                      : fetch_push(c, f, q);
+                                                       : fetch_push(c, f, q);
         if (!ok) return;
         if (f.step == c.dev->max_steps) {
             put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_EXIT);
@@ -274,8 +289,10 @@ WEFT_DEV bool await_counters(const cta &c, weft_slot &s)
         // Released in signal_static, by each producer.
         while (!weft_reached(seen = sys ? weft_ld_relaxed_sys(word) : weft_ld_relaxed_gpu(word), target))
             if (!keep_polling(c, p, step, {WEFT_ABORT_COUNTER, s.id, w.counter, target, seen})) return false;
-        if (sys) weft_ld_acquire_sys(word);
-        else weft_ld_acquire_gpu(word);
+        if (sys)
+            weft_ld_acquire_sys(word);
+        else
+            weft_ld_acquire_gpu(word);
     }
     return true;
 }
@@ -306,14 +323,16 @@ WEFT_DEV void signal_static(const weft_slot &s)
     for (uint32_t i = threadIdx.x % 32; i < s.task.n_signal; i += 32) {
         weft_signal g = signal_of(q, s.task, i);
         uint32_t *word = i < 2 ? s.signal_word[i] : counter_word(q, g.device, g.counter);
-        if (g.scope == WEFT_SCOPE_SYS) weft_red_release_sys(word, 1); // acquired in await_counters
-        else weft_red_release_gpu(word, 1);
+        if (g.scope == WEFT_SCOPE_SYS)
+            weft_red_release_sys(word, 1); // acquired in await_counters
+        else
+            weft_red_release_gpu(word, 1);
     }
 }
 
 // Push: the last to arrive on a counter arrives on each task of its list; the last to arrive there pushes the task.
 // All of it happens in the memory of the device that waits, at .sys if it is another one.
-struct arrival { // one signal, and what its completion would set off: looked up while the task still runs
+struct arrival {            // one signal, and what its completion would set off: looked up while the task still runs
     const weft_queue_rt *q; // of the device that waits
     uint32_t *word;
     weft_counter counter;
@@ -324,7 +343,8 @@ struct arrival { // one signal, and what its completion would set off: looked up
 WEFT_DEV uint32_t waits_of_this_step(const weft_queue_rt &q, const weft_task &t)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < t.n_wait; i++) n += wait_of(q, t, i).lag == 0;
+    for (uint32_t i = 0; i < t.n_wait; i++)
+        n += wait_of(q, t, i).lag == 0;
     return n;
 }
 
@@ -340,7 +360,8 @@ WEFT_DEV arrival look_up(const cta &c, const weft_slot &s, uint32_t i)
 {
     weft_signal g = signal_of(queue_of(s), s.task, i);
     arrival a;
-    a.q = g.device == smem()->device ? &queue_of(s) : &((const weft_dev *)c.dev->roots[g.device])->queue[step_of(s).variant];
+    a.q = g.device == smem()->device ? &queue_of(s)
+                                     : &((const weft_dev *)c.dev->roots[g.device])->queue[step_of(s).variant];
     a.word = i < 2 ? s.signal_word[i] : counter_word(queue_of(s), g.device, g.counter);
     uint4 k = __ldg((const uint4 *)a.q->counters + g.counter);
     a.counter.arrivals = k.x, a.counter.dep = k.z, a.counter.n_dep = k.w;
@@ -383,7 +404,8 @@ WEFT_DEV void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)
     uint32_t i = n->value;
     if (i < c.dev->trace_cap) {
         weft_trace_record *r = (weft_trace_record *)c.dev->trace + (uint64_t)smem()->worker * c.dev->trace_cap + i;
-        r->step = step_of(s).seq, r->task = s.id, r->device = (uint16_t)smem()->device, r->worker = (uint16_t)smem()->worker;
+        r->step = step_of(s).seq, r->task = s.id, r->device = (uint16_t)smem()->device,
+        r->worker = (uint16_t)smem()->worker;
         r->kind = s.task.kind, r->attempts = 0, r->stolen_from = 0xffff;
         r->t_pop = s.t_pop, r->t_ready = s.t_ready, r->t_start = s.t_start, r->t_end = s.t_end, r->t_signal = t_signal;
     }
@@ -403,10 +425,12 @@ WEFT_DEV bool await_done(const cta &c, const weft_slot &s, uint32_t n)
         if (leaving()) return false;
         bool packets = s.op.flags & (WEFT_OP_X_PACKET | WEFT_OP_AUX_PACKET);
         const uint32_t *w = smem()->stall;
-        stall why = {packets ? (uint32_t)WEFT_ABORT_PACKET : (uint32_t)WEFT_ABORT_BODY, s.id, packets ? w[0] : WEFT_NONE, packets ? w[1] : 0, packets ? w[2] : 0};
+        stall why = {packets ? (uint32_t)WEFT_ABORT_PACKET : (uint32_t)WEFT_ABORT_BODY, s.id,
+                     packets ? w[0] : WEFT_NONE, packets ? w[1] : 0, packets ? w[2] : 0};
         uint32_t limit = step_of(s).deadline_us;
         p.n++; // each miss took the hardware's own wait
-        if ((p.since = poll_slow(c, p.since, p.n % 64 == 0, step_of(s).seq, limit + limit / 32, why)) == 0) return false;
+        if ((p.since = poll_slow(c, p.since, p.n % 64 == 0, step_of(s).seq, limit + limit / 32, why)) == 0)
+            return false;
     }
     return true;
 }

@@ -22,7 +22,8 @@
 #include <new>
 #include <vector>
 
-namespace {
+namespace
+{
 
 struct gpu {
     int ordinal;
@@ -46,17 +47,18 @@ int cuda_status(cudaError_t e, const char *what)
     int code = e == cudaErrorMemoryAllocation ? WEFT_ENOMEM : WEFT_ECUDA;
     return weft__fail(code, "%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
 }
-#define TRY(call)                                                                                                        \
-    do {                                                                                                                 \
-        int try_status = cuda_status(call, #call);                                                                       \
-        if (try_status) return try_status;                                                                               \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        int try_status = cuda_status(call, #call);                                                                     \
+        if (try_status) return try_status;                                                                             \
     } while (0)
 
 // "0", "0/2", separated by commas -> (ordinal, slices). False: not of that form.
 bool parse(const char *p, int count, std::vector<std::pair<int, int>> &out)
 {
     if (strcmp(p, "cuda") == 0) {
-        for (int i = 0; i < count; i++) out.push_back({i, 1});
+        for (int i = 0; i < count; i++)
+            out.push_back({i, 1});
         return true;
     }
     if (strncmp(p, "cuda:", 5) != 0) return false;
@@ -81,16 +83,20 @@ int add_gpu(machine *m, int ordinal, int slices)
     cudaDeviceProp prop;
     TRY(cudaGetDeviceProperties(&prop, ordinal));
     if (prop.major != 9)
-        return weft__fail(WEFT_EMACHINE, "cuda:%d (%s) has compute capability %d.%d; the kernel is built for 9.0", ordinal, prop.name,
-                          prop.major, prop.minor);
+        return weft__fail(WEFT_EMACHINE, "cuda:%d (%s) has compute capability %d.%d; the kernel is built for 9.0",
+                          ordinal, prop.name, prop.major, prop.minor);
     TRY(cudaSetDevice(ordinal));
     TRY(cudaFuncSetAttribute(weft__kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)weft__kernel_smem()));
     int per_sm = 0;
-    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, weft__kernel(), (int)weft__kernel_threads(), weft__kernel_smem()));
-    if (per_sm < 1) return weft__fail(WEFT_EMACHINE, "cuda:%d (%s): a worker of %u bytes of shared memory does not fit an SM", ordinal, prop.name, weft__kernel_smem());
+    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, weft__kernel(), (int)weft__kernel_threads(),
+                                                      weft__kernel_smem()));
+    if (per_sm < 1)
+        return weft__fail(WEFT_EMACHINE, "cuda:%d (%s): a worker of %u bytes of shared memory does not fit an SM",
+                          ordinal, prop.name, weft__kernel_smem());
     uint32_t sms = (uint32_t)prop.multiProcessorCount, each = slices == 1 ? sms : sms / slices / 8 * 8;
     if (each == 0 || m->n_device + slices > WEFT_MAX_DEVICES)
-        return weft__fail(WEFT_EMACHINE, "cuda:%d/%d: %u SMs can't be cut into %d devices of a multiple of 8", ordinal, slices, sms, slices);
+        return weft__fail(WEFT_EMACHINE, "cuda:%d/%d: %u SMs can't be cut into %d devices of a multiple of 8", ordinal,
+                          slices, sms, slices);
     gpu g = {};
     g.ordinal = ordinal;
     TRY(cudaStreamCreateWithFlags(&g.kernel, cudaStreamNonBlocking));
@@ -99,8 +105,10 @@ int add_gpu(machine *m, int ordinal, int slices)
         uint32_t d = m->n_device++;
         m->workers[d] = each;
         m->gpu_of[d] = (uint32_t)m->gpus.size();
-        if (slices == 1) snprintf(m->names[d], sizeof m->names[d], "cuda:%d %.40s", ordinal, prop.name);
-        else snprintf(m->names[d], sizeof m->names[d], "cuda:%d/%d#%d %.20s", ordinal, slices, i, prop.name);
+        if (slices == 1)
+            snprintf(m->names[d], sizeof m->names[d], "cuda:%d %.40s", ordinal, prop.name);
+        else
+            snprintf(m->names[d], sizeof m->names[d], "cuda:%d/%d#%d %.20s", ordinal, slices, i, prop.name);
         g.launch.first[g.launch.n_device++] = g.blocks;
         g.blocks += each;
     }
@@ -119,8 +127,10 @@ int enable_peers(machine *m)
             if (!can) return weft__fail(WEFT_EMACHINE, "cuda:%d has no peer access to cuda:%d", a.ordinal, b.ordinal);
             TRY(cudaSetDevice(a.ordinal));
             cudaError_t e = cudaDeviceEnablePeerAccess(b.ordinal, 0);
-            if (e == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();
-            else TRY(e);
+            if (e == cudaErrorPeerAccessAlreadyEnabled)
+                cudaGetLastError();
+            else
+                TRY(e);
         }
     return 0;
 }
@@ -146,12 +156,16 @@ int open_gpus(machine *m, const char *spec)
         return weft__fail(WEFT_EMACHINE, "devices '%s': no GPU can be used: %s", spec, cudaGetErrorString(e));
     }
     std::vector<std::pair<int, int>> wanted;
-    if (!parse(spec, count, wanted)) return weft__fail(WEFT_EUSAGE, "devices '%s': expected cuda, cuda:0,1 or cuda:0/4", spec);
+    if (!parse(spec, count, wanted))
+        return weft__fail(WEFT_EUSAGE, "devices '%s': expected cuda, cuda:0,1 or cuda:0/4", spec);
     if (wanted.empty()) return weft__fail(WEFT_EMACHINE, "devices '%s': there is no GPU", spec);
     for (size_t i = 0; i < wanted.size(); i++) {
-        if (wanted[i].first >= count) return weft__fail(WEFT_EMACHINE, "devices '%s': there is no cuda:%d (%d found)", spec, wanted[i].first, count);
+        if (wanted[i].first >= count)
+            return weft__fail(WEFT_EMACHINE, "devices '%s': there is no cuda:%d (%d found)", spec, wanted[i].first,
+                              count);
         for (size_t j = 0; j < i; j++)
-            if (wanted[i].first == wanted[j].first) return weft__fail(WEFT_EUSAGE, "devices '%s': cuda:%d stands twice", spec, wanted[i].first);
+            if (wanted[i].first == wanted[j].first)
+                return weft__fail(WEFT_EUSAGE, "devices '%s': cuda:%d stands twice", spec, wanted[i].first);
         int status = add_gpu(m, wanted[i].first, wanted[i].second);
         if (status) return status;
     }
@@ -190,7 +204,8 @@ int cuda_alloc(weft__machine *m, uint32_t device, uint64_t bytes, uint64_t *addr
         cudaGetLastError();
         size_t free_bytes = 0, total = 0;
         cudaMemGetInfo(&free_bytes, &total);
-        return weft__fail(WEFT_ENOMEM, "%s: %llu bytes wanted, %zu of %zu free", m->names[device], (unsigned long long)bytes, free_bytes, total);
+        return weft__fail(WEFT_ENOMEM, "%s: %llu bytes wanted, %zu of %zu free", m->names[device],
+                          (unsigned long long)bytes, free_bytes, total);
     }
     TRY(e);
     *addr = (uint64_t)p;
@@ -242,7 +257,8 @@ int cuda_fill(weft__machine *m, uint32_t device, uint64_t addr, uint8_t byte, ui
         TRY(cudaStreamSynchronize(g.copy));
         return 0;
     }
-    std::vector<uint8_t> chunk((size_t)std::min<uint64_t>(bytes, 1 << 20), byte); // a memset is a kernel: it would wait for ours
+    std::vector<uint8_t> chunk((size_t)std::min<uint64_t>(bytes, 1 << 20),
+                               byte); // a memset is a kernel: it would wait for ours
     for (uint64_t at = 0; at < bytes; at += chunk.size()) {
         int status = cuda_write(m, device, addr + at, chunk.data(), std::min<uint64_t>(bytes - at, chunk.size()));
         if (status) return status;
@@ -250,9 +266,12 @@ int cuda_fill(weft__machine *m, uint32_t device, uint64_t addr, uint8_t byte, ui
     return 0;
 }
 
-int cuda_fill_seeded(weft__machine *m, uint32_t device, uint64_t addr, uint32_t dtype, uint32_t rows, uint32_t cols, uint64_t seed, float scale)
+int cuda_fill_seeded(weft__machine *m, uint32_t device, uint64_t addr, uint32_t dtype, uint32_t rows, uint32_t cols,
+                     uint64_t seed, float scale)
 {
-    if (dtype != WEFT_BF16) return weft__fail(WEFT_EUNSUPPORTED, "%s: seeded weights of type %u; the CUDA kernel takes bf16", m->names[device], dtype);
+    if (dtype != WEFT_BF16)
+        return weft__fail(WEFT_EUNSUPPORTED, "%s: seeded weights of type %u; the CUDA kernel takes bf16",
+                          m->names[device], dtype);
     gpu &g = select(m, device);
     weft__kernel_fill_seeded((void *)addr, rows, cols, seed, scale, g.copy);
     TRY(cudaGetLastError());
@@ -263,16 +282,20 @@ int cuda_fill_seeded(weft__machine *m, uint32_t device, uint64_t addr, uint32_t 
 // What the kernel is built for: bf16, three queue policies, tasks whose sums fit its registers.
 int cuda_check(const weft__image *img, uint32_t policy)
 {
-    if (policy > WEFT_POLICY_PUSH) return weft__fail(WEFT_EUNSUPPORTED, "the CUDA kernel has the queue policies static, fifo and push");
+    if (policy > WEFT_POLICY_PUSH)
+        return weft__fail(WEFT_EUNSUPPORTED, "the CUDA kernel has the queue policies static, fifo and push");
     for (uint32_t i = 0; i < img->n_op; i++) {
         const weft_op *op = &img->ops[i];
-        bool gemm = op->kind == WEFT_KIND_GEMM_STREAM || op->kind == WEFT_KIND_GEMM_WIDE || op->kind == WEFT_KIND_REDUCE;
+        bool gemm = op->kind == WEFT_KIND_GEMM_STREAM || op->kind == WEFT_KIND_GEMM_WIDE ||
+                    op->kind == WEFT_KIND_REDUCE;
         bool attn = op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE;
         if ((gemm || attn) && op->dtype != WEFT_BF16)
-            return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): the CUDA kernel takes bf16", i, weft__image_string(img, op->name));
-        if (attn && (op->param[2] != 128 || op->param[3] != 64 || op->param[1] == 0 || op->param[0] / op->param[1] > 8))
-            return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): attention with heads of 128, pages of 64 tokens, up to 8 queries a KV head", i,
+            return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): the CUDA kernel takes bf16", i,
                               weft__image_string(img, op->name));
+        if (attn && (op->param[2] != 128 || op->param[3] != 64 || op->param[1] == 0 || op->param[0] / op->param[1] > 8))
+            return weft__fail(WEFT_EUNSUPPORTED,
+                              "op %u (%s): attention with heads of 128, pages of 64 tokens, up to 8 queries a KV head",
+                              i, weft__image_string(img, op->name));
     }
     for (uint32_t v = 0; v < img->header->n_variant; v++)
         for (uint32_t d = 0; d < img->header->n_device; d++) {
@@ -283,8 +306,9 @@ int cuda_check(const weft__image *img, uint32_t policy)
                 const weft_op *op = &img->ops[img->devices[d].op + t->op];
                 uint32_t most = weft_stream_groups(std::min(op->m_tile, op->m));
                 if (t->tile[2] > most)
-                    return weft__fail(WEFT_EUNSUPPORTED, "task %u of device %u (%s): %u groups of 16 rows; at most %u with %u rows of x", i, d,
-                                      weft__image_string(img, op->name), t->tile[2], most, op->m_tile);
+                    return weft__fail(WEFT_EUNSUPPORTED,
+                                      "task %u of device %u (%s): %u groups of 16 rows; at most %u with %u rows of x",
+                                      i, d, weft__image_string(img, op->name), t->tile[2], most, op->m_tile);
             }
         }
     return 0;
@@ -305,7 +329,8 @@ int cuda_tensor_map(weft__machine *m, uint64_t w, uint32_t rows, uint32_t cols, 
     CUresult r = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
         &made, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)w, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
         CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (r != CUDA_SUCCESS) return weft__fail(WEFT_ECUDA, "cuTensorMapEncodeTiled of %u x %u weights: error %d", rows, cols, (int)r);
+    if (r != CUDA_SUCCESS)
+        return weft__fail(WEFT_ECUDA, "cuTensorMapEncodeTiled of %u x %u weights: error %d", rows, cols, (int)r);
     memcpy(map, &made, sizeof made);
     return 0;
 }
@@ -316,9 +341,11 @@ int cuda_launch(weft__machine *base, const uint64_t *roots)
     uint32_t d = 0;
     for (gpu &g : m->gpus) {
         TRY(cudaSetDevice(g.ordinal));
-        for (uint32_t i = 0; i < g.launch.n_device; i++) g.launch.root[i] = roots[d++];
+        for (uint32_t i = 0; i < g.launch.n_device; i++)
+            g.launch.root[i] = roots[d++];
         void *args[] = {&g.launch};
-        TRY(cudaLaunchCooperativeKernel(weft__kernel(), dim3(g.blocks), dim3(weft__kernel_threads()), args, weft__kernel_smem(), g.kernel));
+        TRY(cudaLaunchCooperativeKernel(weft__kernel(), dim3(g.blocks), dim3(weft__kernel_threads()), args,
+                                        weft__kernel_smem(), g.kernel));
     }
     m->running = true;
     return 0;
@@ -348,7 +375,7 @@ int cuda_join(weft__machine *base, uint32_t timeout_ms)
 } // namespace
 
 extern "C" const weft__backend weft__backend_cuda = {
-    "cuda",       cuda_open,  cuda_close, cuda_alloc,       cuda_free,   cuda_alloc_shared, cuda_free_shared,
-    cuda_write,   cuda_read,  cuda_fill,  cuda_fill_seeded, cuda_check,  cuda_tensor_map,   cuda_launch,
-    cuda_join,
+    "cuda",           cuda_open,   cuda_close, cuda_alloc, cuda_free,        cuda_alloc_shared,
+    cuda_free_shared, cuda_write,  cuda_read,  cuda_fill,  cuda_fill_seeded, cuda_check,
+    cuda_tensor_map,  cuda_launch, cuda_join,
 };

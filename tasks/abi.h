@@ -59,13 +59,13 @@ enum weft_layout {
     WEFT_LAYOUT_ROW = 0,     /* row-major, no padding */
     WEFT_LAYOUT_ATOM = 1,    /* weights: atoms of 16 rows x 64 columns, [rows/16][cols/64], 128-byte swizzle inside */
     WEFT_LAYOUT_PANEL = 2,   /* activations of wide GEMMs: the same atoms, [cols/64][rows/16] */
-    WEFT_LAYOUT_FRAG = 3,    /* activations of streaming GEMMs: 8 rows x 64 columns in mma operand order, [cols/64][rows/8] */
+    WEFT_LAYOUT_FRAG = 3,    /* activations of streaming GEMMs: 8 x 64 in mma operand order, [cols/64][rows/8] */
     WEFT_LAYOUT_PACKET = 4,  /* 64-bit packets of two elements and a tag, for up to 8 rows */
     WEFT_LAYOUT_PARTIAL = 5, /* fp32 partial sums of a split-K GEMM: [split][rows of W /16][rows of x][16] */
     WEFT_LAYOUT_COUNT
 };
 
-enum weft_role { /* what a tensor is for */
+enum weft_role {          /* what a tensor is for */
     WEFT_ROLE_WEIGHT = 0, /* lies in the weights arena, written once at load */
     WEFT_ROLE_ACT = 1,    /* lies in the work arena, like all that follow */
     WEFT_ROLE_INPUT = 2,  /* written by the host between steps */
@@ -82,21 +82,31 @@ enum weft_epilogue {
     WEFT_EPI_RESIDUAL = 2,   /* out = aux + x W^T */
     WEFT_EPI_BIAS = 3,       /* out = x W^T + aux (aux: n fp32 values) */
     WEFT_EPI_SILU = 4,
-    WEFT_EPI_GELU = 5        /* 0.5 v (1 + erf(v / sqrt 2)) */
+    WEFT_EPI_GELU = 5 /* 0.5 v (1 + erf(v / sqrt 2)) */
 };
 
-enum weft_policy { WEFT_POLICY_STATIC = 0, WEFT_POLICY_FIFO = 1, WEFT_POLICY_PUSH = 2, WEFT_POLICY_STEAL = 3, WEFT_POLICY_PRIORITY = 4, WEFT_POLICY_COUNT };
+enum weft_policy {
+    WEFT_POLICY_STATIC = 0,
+    WEFT_POLICY_FIFO = 1,
+    WEFT_POLICY_PUSH = 2,
+    WEFT_POLICY_STEAL = 3,
+    WEFT_POLICY_PRIORITY = 4,
+    WEFT_POLICY_COUNT
+};
 
-enum weft_scope { WEFT_SCOPE_GPU = 0, WEFT_SCOPE_SYS = 1 }; /* .sys if any party of the counter is on another device */
+enum weft_scope {
+    WEFT_SCOPE_GPU = 0,
+    WEFT_SCOPE_SYS = 1
+}; /* .sys if any party of the counter is on another device */
 
 enum weft_op_flag {
-    WEFT_OP_NORM = 1u << 0,      /* rows of x are divided by sqrt(mean(x^2) + eps); the gain is folded into W at load */
-    WEFT_OP_X_PACKET = 1u << 1,  /* x is read from its packets (weft_op.pk_x) */
-    WEFT_OP_OUT_PACKET = 1u << 2,/* out is written as packets too (weft_op.pk_out) */
-    WEFT_OP_AUX_PACKET = 1u << 3,/* the residual is read from packets (weft_op.pk_aux) */
-    WEFT_OP_PARTIAL = 1u << 4,   /* out is a PARTIAL tensor; a REDUCE op applies norm and epilogue */
-    WEFT_OP_X_SYS = 1u << 5,     /* set by the engine: another device writes pk_x */
-    WEFT_OP_OUT_SYS = 1u << 6    /* set by the engine: pk_out lies with another device */
+    WEFT_OP_NORM = 1u << 0,     /* rows of x are divided by sqrt(mean(x^2) + eps); the gain is folded into W at load */
+    WEFT_OP_X_PACKET = 1u << 1, /* x is read from its packets (weft_op.pk_x) */
+    WEFT_OP_OUT_PACKET = 1u << 2, /* out is written as packets too (weft_op.pk_out) */
+    WEFT_OP_AUX_PACKET = 1u << 3, /* the residual is read from packets (weft_op.pk_aux) */
+    WEFT_OP_PARTIAL = 1u << 4,    /* out is a PARTIAL tensor; a REDUCE op applies norm and epilogue */
+    WEFT_OP_X_SYS = 1u << 5,      /* set by the engine: another device writes pk_x */
+    WEFT_OP_OUT_SYS = 1u << 6     /* set by the engine: pk_out lies with another device */
 };
 
 /* --------------------------------------------------------------------------------------------------- the image */
@@ -143,7 +153,8 @@ typedef struct weft_task {
     weft_signal signal[2];
 } weft_task;
 WEFT_STATIC_ASSERT(sizeof(weft_task) == 64, "a descriptor is half a line");
-WEFT_STATIC_ASSERT(offsetof(weft_task, wait) == 32 && offsetof(weft_task, signal) == 48, "loaded as four 16-byte words");
+WEFT_STATIC_ASSERT(offsetof(weft_task, wait) == 32 && offsetof(weft_task, signal) == 48,
+                   "loaded as four 16-byte words");
 
 typedef struct weft_counter {
     uint32_t arrivals; /* signals a step */
@@ -159,23 +170,28 @@ typedef struct weft_tensor {
     uint16_t device;
     uint8_t dtype, layout, role, pad0;
     uint16_t pad1;
-    uint32_t rows, cols; /* logical: x is m x k, W is n x k, PACKET m x k, PARTIAL splits*m x n, KV and TABLE: see attn */
-    uint32_t weight;     /* in weights[], for ROLE_WEIGHT; else WEFT_NONE */
-    uint32_t splits;     /* PARTIAL: number of splits, else 1 */
-    uint64_t offset;     /* in its arena, multiple of 1024 (PARTIAL: of 64, PACKET: of 256: slices of a buffer) */
-    uint64_t bytes;      /* as laid out, padding included */
+    uint32_t rows,
+        cols;        /* logical: x is m x k, W is n x k, PACKET m x k, PARTIAL splits*m x n, KV and TABLE: see attn */
+    uint32_t weight; /* in weights[], for ROLE_WEIGHT; else WEFT_NONE */
+    uint32_t splits; /* PARTIAL: number of splits, else 1 */
+    uint64_t offset; /* in its arena, multiple of 1024 (PARTIAL: of 64, PACKET: of 256: slices of a buffer) */
+    uint64_t bytes;  /* as laid out, padding included */
 } weft_tensor;
 WEFT_STATIC_ASSERT(sizeof(weft_tensor) == 48, "no padding");
 
-enum weft_fill { WEFT_FILL_MODEL = 0, WEFT_FILL_SEED = 1 };
+enum weft_fill {
+    WEFT_FILL_MODEL = 0,
+    WEFT_FILL_SEED = 1
+};
 /* Where a weight comes from: names in the model's files, or seeded values (seed.h). Rows of a and b alternate in eights
  * where b is given (gate, up); the columns are multiplied by the gain where one is given.                            */
 typedef struct weft_weight {
-    uint32_t fill; /* enum weft_fill */
+    uint32_t fill;       /* enum weft_fill */
     uint32_t a, b, gain; /* names: offsets in strings, or WEFT_NONE */
     uint64_t seed;
     float scale; /* seeded values are uniform in [-scale, scale) */
-    uint32_t row0, col0; /* the tensor is a slice: its (0, 0) is (row0, col0) of the whole packed matrix; multiples of 16, 64 */
+    uint32_t row0,
+        col0; /* the tensor is a slice: its (0, 0) is (row0, col0) of the whole packed matrix; multiples of 16, 64 */
     uint32_t pad;
 } weft_weight;
 WEFT_STATIC_ASSERT(sizeof(weft_weight) == 40, "no padding");
@@ -194,14 +210,15 @@ typedef struct weft_op {
     uint32_t n_split;
     uint32_t x, w, out, aux, scale;
     uint32_t pk_x, pk_out, pk_aux, partial;
-    uint32_t param[6]; /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages of a sequence */
+    uint32_t
+        param[6]; /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages of a sequence */
     float eps;
     uint32_t pad2[2];
 } weft_op;
 WEFT_STATIC_ASSERT(sizeof(weft_op) == 112, "no padding");
 
 typedef struct weft_image_device {
-    uint32_t workers; /* planned; static lists are cut again if the engine has another number */
+    uint32_t workers;  /* planned; static lists are cut again if the engine has another number */
     uint32_t op, n_op; /* range of ops[]; weft_task.op counts from `op` */
     uint32_t pad;
     uint64_t weight_bytes, work_bytes; /* size of the two arenas */
@@ -228,11 +245,11 @@ typedef struct weft_section { /* an array in the image file */
 typedef struct weft_image_header {
     uint64_t magic;
     uint32_t version, header_bytes;
-    uint64_t bytes;       /* of the file */
-    uint64_t hash;        /* XXH3-64 of the file with this field zero: the plan hash */
+    uint64_t bytes; /* of the file */
+    uint64_t hash;  /* XXH3-64 of the file with this field zero: the plan hash */
     uint32_t n_variant, n_device;
-    uint32_t policies;    /* bit p: proven for enum weft_policy p */
-    uint32_t strategy;    /* offset in strings: the strategy's name */
+    uint32_t policies; /* bit p: proven for enum weft_policy p */
+    uint32_t strategy; /* offset in strings: the strategy's name */
     uint64_t seed;
     weft_section devices, queues, tensors, weights, ops, tasks, order, side, counters, deps, args, strings;
 } weft_image_header;
@@ -269,17 +286,19 @@ WEFT_STATIC_ASSERT(sizeof(weft_op_rt) == 144, "loaded as nine 16-byte words");
 /* What the host says about one step. The head travels as 16 packets (32 bits and the tag `seq`), so one load of a line
  * brings it; the payload follows in plain words, ordered by the head.                                               */
 typedef struct weft_step_head {
-    uint32_t seq;     /* number of this step, from 1: the tag of its packets and of the packet edges */
+    uint32_t seq; /* number of this step, from 1: the tag of its packets and of the packet edges */
     uint32_t variant;
-    uint32_t uses;    /* steps of this variant so far, this one included */
-    uint32_t rows;    /* rows of x that count, at most the variant's */
-    uint32_t flags;   /* enum weft_step_flag */
+    uint32_t uses;  /* steps of this variant so far, this one included */
+    uint32_t rows;  /* rows of x that count, at most the variant's */
+    uint32_t flags; /* enum weft_step_flag */
     uint32_t payload_bytes;
     uint32_t deadline_us; /* 0: none */
     uint32_t pad[9];
 } weft_step_head;
 WEFT_STATIC_ASSERT(sizeof(weft_step_head) == 64, "16 words, one packet each");
-enum weft_step_flag { WEFT_STEP_STOP = 1u << 0 /* leave the kernel; nothing else in the record counts */ };
+enum weft_step_flag {
+    WEFT_STEP_STOP = 1u << 0 /* leave the kernel; nothing else in the record counts */
+};
 
 #define WEFT_STEP_PAYLOAD_BYTES (WEFT_STEP_RECORD_BYTES - 128u)
 typedef struct weft_step_record {
@@ -297,15 +316,15 @@ typedef struct weft_step_attn {
 /* Who stopped, where, waiting for what. Written once, by the worker that wins the abort word. */
 enum weft_abort_cause {
     WEFT_ABORT_NONE = 0,
-    WEFT_ABORT_HOST = 1,     /* the host asked */
-    WEFT_ABORT_COUNTER = 2,  /* a counter did not reach its target before the deadline */
-    WEFT_ABORT_PACKET = 3,   /* a packet did not arrive before the deadline */
-    WEFT_ABORT_FUTURE = 4,   /* a packet or counter from a step that has not begun: the image is wrong */
-    WEFT_ABORT_GATE = 5,     /* a device did not finish the step before */
-    WEFT_ABORT_QUEUE = 6,    /* no task became ready */
-    WEFT_ABORT_CHECKIN = 7,  /* not all workers are resident */
-    WEFT_ABORT_BODY = 8,     /* a task's body did not return (seen by the host) */
-    WEFT_ABORT_INTERNAL = 9  /* shared-memory hand-over inside a worker stalled */
+    WEFT_ABORT_HOST = 1,    /* the host asked */
+    WEFT_ABORT_COUNTER = 2, /* a counter did not reach its target before the deadline */
+    WEFT_ABORT_PACKET = 3,  /* a packet did not arrive before the deadline */
+    WEFT_ABORT_FUTURE = 4,  /* a packet or counter from a step that has not begun: the image is wrong */
+    WEFT_ABORT_GATE = 5,    /* a device did not finish the step before */
+    WEFT_ABORT_QUEUE = 6,   /* no task became ready */
+    WEFT_ABORT_CHECKIN = 7, /* not all workers are resident */
+    WEFT_ABORT_BODY = 8,    /* a task's body did not return (seen by the host) */
+    WEFT_ABORT_INTERNAL = 9 /* shared-memory hand-over inside a worker stalled */
 };
 typedef struct weft_report {
     uint32_t cause, device, worker, step;
@@ -333,7 +352,7 @@ typedef struct weft_mailbox {
     weft_line abort_request;               /* host writes: enum weft_abort_cause */
     weft_line abort;                       /* device writes: not 0 once `report` is complete */
     WEFT_ALIGNAS(128) weft_report report;
-    weft_line resident[WEFT_MAX_DEVICES];  /* [d]: workers of device d that have checked in; device writes */
+    weft_line resident[WEFT_MAX_DEVICES]; /* [d]: workers of device d that have checked in; device writes */
 } weft_mailbox;
 
 /* One task as it ran. Times in the clock of its worker (see weft_trace_clock). */
@@ -341,7 +360,7 @@ typedef struct weft_trace_record {
     uint32_t step, task;
     uint16_t device, worker;
     uint8_t kind, attempts;
-    uint16_t stolen_from; /* device, or 0xffff */
+    uint16_t stolen_from;                              /* device, or 0xffff */
     uint64_t t_pop, t_ready, t_start, t_end, t_signal; /* ticks */
     uint64_t pad;
 } weft_trace_record;
@@ -364,10 +383,11 @@ typedef struct weft_queue_rt {
     uint64_t args;       /* uint32_t[] */
     uint64_t ready0;     /* push: uint32_t[n_ready0], tasks that wait for nothing */
     uint32_t n_task, n_ready0, ring_mask, n_counter;
-    uint64_t words[WEFT_MAX_DEVICES];     /* [d]: weft_line[] of device d's counters in this variant */
-    uint64_t heads;      /* weft_line[2 * n_ring]: head and tail of each of this variant's rings */
-    uint64_t ring_of;    /* steal (by worker), priority (by rank): uint16_t[n_task], the ring that a task goes to; push: 0 */
-    uint32_t n_ring;     /* rings of ring_mask + 1 packets each, one after another; push: 1 */
+    uint64_t words[WEFT_MAX_DEVICES]; /* [d]: weft_line[] of device d's counters in this variant */
+    uint64_t heads;                   /* weft_line[2 * n_ring]: head and tail of each of this variant's rings */
+    uint64_t
+        ring_of; /* steal (by worker), priority (by rank): uint16_t[n_task], the ring that a task goes to; push: 0 */
+    uint32_t n_ring; /* rings of ring_mask + 1 packets each, one after another; push: 1 */
     uint32_t pad;
 } weft_queue_rt;
 
@@ -375,22 +395,23 @@ typedef struct weft_queue_rt {
 typedef struct weft_dev {
     WEFT_ALIGNAS(128) uint32_t device;
     uint32_t n_device, n_worker, policy;
-    uint32_t base;      /* first value of every counter, done word and ticket: tests start just below the wrap */
+    uint32_t base; /* first value of every counter, done word and ticket: tests start just below the wrap */
     uint32_t n_variant;
     uint32_t in_flight; /* weight pages in flight a worker, at most the ring's 12; 0: the backend's choice */
     uint32_t trace_cap; /* records a worker; 0: no trace */
     uint64_t ops;       /* weft_op_rt[] */
-    uint64_t maps;      /* 128 bytes an op: what the backend's copy engine needs to know of W (GEMM_WIDE on CUDA); 0: nothing */
+    uint64_t
+        maps; /* 128 bytes an op: what the backend's copy engine needs to know of W (GEMM_WIDE on CUDA); 0: nothing */
     uint64_t roots[WEFT_MAX_DEVICES]; /* [d]: weft_dev of device d */
-    uint64_t ctl[WEFT_MAX_DEVICES]; /* [d]: weft_ctl of device d */
-    uint64_t work[WEFT_MAX_DEVICES]; /* [d]: work arena of device d */
-    uint64_t peers;     /* bit d: this device writes to d (itself included): they gate its steps */
-    uint64_t mailbox;   /* weft_mailbox */
-    uint64_t trace;     /* weft_trace_record[n_worker * trace_cap] */
-    uint64_t trace_n;   /* weft_line[n_worker]: records written, saturating */
-    uint64_t trace_clock; /* weft_trace_clock[n_worker] */
-    uint64_t max_steps; /* leave after this many steps (--oneshot); 0: until told */
-    uint64_t running;   /* weft_line[n_worker]: task whose body runs, WEFT_NONE between tasks; for the host's report */
+    uint64_t ctl[WEFT_MAX_DEVICES];   /* [d]: weft_ctl of device d */
+    uint64_t work[WEFT_MAX_DEVICES];  /* [d]: work arena of device d */
+    uint64_t peers;                   /* bit d: this device writes to d (itself included): they gate its steps */
+    uint64_t mailbox;                 /* weft_mailbox */
+    uint64_t trace;                   /* weft_trace_record[n_worker * trace_cap] */
+    uint64_t trace_n;                 /* weft_line[n_worker]: records written, saturating */
+    uint64_t trace_clock;             /* weft_trace_clock[n_worker] */
+    uint64_t max_steps;               /* leave after this many steps (--oneshot); 0: until told */
+    uint64_t running; /* weft_line[n_worker]: task whose body runs, WEFT_NONE between tasks; for the host's report */
     weft_queue_rt queue[WEFT_MAX_VARIANTS];
 } weft_dev;
 
