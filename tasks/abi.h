@@ -170,8 +170,8 @@ typedef struct weft_tensor {
     uint16_t device;
     uint8_t dtype, layout, role, pad0;
     uint16_t pad1;
-    uint32_t rows,
-        cols;        /* logical: x is m x k, W is n x k, PACKET m x k, PARTIAL splits*m x n, KV and TABLE: see attn */
+    /* logical: x is m x k, W is n x k, PACKET m x k, PARTIAL splits*m x n, KV and TABLE: see attn */
+    uint32_t rows, cols;
     uint32_t weight; /* in weights[], for ROLE_WEIGHT; else WEFT_NONE */
     uint32_t splits; /* PARTIAL: number of splits, else 1 */
     uint64_t offset; /* in its arena, multiple of 1024 (PARTIAL: of 64, PACKET: of 256: slices of a buffer) */
@@ -190,8 +190,8 @@ typedef struct weft_weight {
     uint32_t a, b, gain; /* names: offsets in strings, or WEFT_NONE */
     uint64_t seed;
     float scale; /* seeded values are uniform in [-scale, scale) */
-    uint32_t row0,
-        col0; /* the tensor is a slice: its (0, 0) is (row0, col0) of the whole packed matrix; multiples of 16, 64 */
+    /* the tensor is a slice: its (0, 0) is (row0, col0) of the whole packed matrix; multiples of 16, 64 */
+    uint32_t row0, col0;
     uint32_t pad;
 } weft_weight;
 WEFT_STATIC_ASSERT(sizeof(weft_weight) == 40, "no padding");
@@ -210,8 +210,8 @@ typedef struct weft_op {
     uint32_t n_split;
     uint32_t x, w, out, aux, scale;
     uint32_t pk_x, pk_out, pk_aux, partial;
-    uint32_t
-        param[6]; /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages of a sequence */
+    /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages of a sequence */
+    uint32_t param[6];
     float eps;
     uint32_t pad2[2];
 } weft_op;
