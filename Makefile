@@ -14,7 +14,7 @@ $(BUILD)/build.ninja: | setup
 
 .PHONY: setup
 setup:
-	@$(if $(findstring WEFT_SYSROOT,$(CMAKE_ARGS)),true,cmake/setup.sh)
+	@$(if $(findstring WEFT_SYSROOT,$(CMAKE_ARGS)),true,cmake/setup.sh $(if $(filter test,$(MAKECMDGOALS)),relacy-dev))
 
 # A real model's MLP blocks on two devices, under every strategy, checked against float64; as a table.
 run: $(BUILD)/build.ninja

@@ -1,0 +1,65 @@
+#!/bin/bash
+# Everything that needs a GPU, in one call: ceilings and baseline, chains, steps, hand-offs, attention, tests, sanitizers.
+# usage: bench/gpu.sh BUILD_DIR OUT_DIR [PART...]     (parts: base chain bench tests sanitize; default: all but sanitize)
+# One JSON line a result in OUT_DIR/PART.json, test output in OUT_DIR/tests.txt, a short table on stdout.
+set -u
+build=$1 out=$2
+shift 2
+parts=${*:-base chain bench tests}
+mkdir -p "$out"
+bounded() { timeout -s KILL "${LIMIT:-60}" "$@"; } # a hang must not cost the machine
+run() { bounded "$build/weft" run --deadline 3000000 --devices cuda --warmup 30 --json "$@" 2>&1 | tail -n 1; }
+
+base() {
+    bounded "$build/bench/ceiling"
+    LIMIT=200 bounded "$build/bench/baseline" --m 1,8,32 --shapes 2048/8192,4096/14336 --square 4096
+}
+
+chain() { # wide shapes unchecked: the float64 reference of gigabytes of weights takes longer than all the rest
+    local small="--chain 2048,8192,2048 --layers 32" large="--chain 4096,14336,4096 --layers 16"
+    for queue in static fifo push; do
+        run $small --batch 1 --queue $queue --steps 100
+        run $large --batch 1 --queue $queue --steps 100
+    done
+    run --chain 8192,28672,8192 --layers 16 --batch 1 --steps 40
+    for m in 8 32; do
+        for panels in 1 4; do
+            run $small --batch $m --k-panels $panels --steps 60
+            run $large --batch $m --k-panels $panels --steps 60
+        done
+    done
+    run $small --batch 8 --packets 8 --steps 60
+    run $large --batch 8 --packets 8 --steps 60
+    run --chain 4096,4096 --batch 4096 --layers 1 --steps 40 --check
+    for m in 1 8 37 300; do run --chain 500,1000,500 --layers 4 --batch $m --steps 20 --check; done
+}
+
+bench() {
+    bounded "$build/bench/weft_steps" --devices cuda:0
+    bounded "$build/bench/weft_attention" --devices cuda:0 --ceiling 4570
+    for queue in static fifo push; do bounded "$build/bench/weft_handoff" --devices cuda:0 --queue $queue; done
+    bounded "$build/bench/weft_dags" --devices cuda:0 --count 10000 --pack 32 --both
+}
+
+tests() { # line buffered, so that a test that hangs is named
+    for name in abort dags life bodies; do
+        WEFT_TEST_CYCLES=${CYCLES:-100} WEFT_TEST_DAGS=300 WEFT_TEST_CASES=60 LIMIT=120 bounded \
+            stdbuf -oL "$build/tests/cuda_${name}_test"
+    done
+}
+
+sanitize() {
+    for tool in memcheck racecheck synccheck; do
+        WEFT_TEST_CASES=3 LIMIT=150 bounded compute-sanitizer --tool $tool "$build/tests/cuda_bodies_test" \
+            --gtest_filter='*Random*' | tail -n 3
+    done
+}
+
+for part in $parts; do
+    file=$out/$part.json
+    case $part in tests | sanitize) file=$out/$part.txt ;; esac
+    begin=$SECONDS
+    $part >"$file" 2>&1
+    echo "== $part: $((SECONDS - begin)) s, $(wc -l <"$file") lines in $file"
+    grep -E '^\[ +(FAILED|PASSED|SKIPPED)|ERROR SUMMARY|"ok":false|WRONG' "$file" | head -n 20
+done
