@@ -395,7 +395,7 @@ WEFT_DEV void finish_step(const cta &c, const weft_step_head &step)
     if (smem()->n_device > 1)
         for (uint32_t d = 0; d < smem()->n_device; d++)
             weft_st_release_sys(&peer_ctl(c, d)->finished[smem()->device].value, step.seq); // acquired in await_gate
-    weft_st_release_sys(&mailbox(c)->completed[smem()->device].value, step.seq); // acquired by the host in steps.c
+    weft_st_release_sys(&mailbox(c)->completed[smem()->device].value, step.seq); // acquired by the host in doorbell.c
 }
 
 WEFT_DEV void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)

@@ -336,8 +336,8 @@ WEFT_STATIC_ASSERT(sizeof(weft_report) == 64, "half a line");
 
 /* Device memory, one a device. Each line has one kind of writer. */
 typedef struct weft_ctl {
-    weft_line published;                  /* steps forwarded to this device; written by the forwarder */
-    weft_line done;                       /* worker completions, all steps; every worker adds 1 a step */
+    weft_line published; /* steps forwarded to this device; by the forwarder (CUDA polls the head's packets) */
+    weft_line done;      /* worker completions, all steps; every worker adds 1 a step */
     weft_line finished[WEFT_MAX_DEVICES]; /* [d]: steps that device d has finished; written by d's last worker */
     weft_line abort;                      /* not 0: leave; enum weft_abort_cause */
     weft_line checkin;                    /* workers resident */
