@@ -165,6 +165,8 @@ int weft_step_submit(weft_engine *e, const weft_step *step, uint32_t *seq)
     int status = check_step(e, step);
     if (!status) status = weft__steps_refresh(e);
     if (status) return status;
+    if (weft_ld_relaxed_sys(&e->mailbox->abort_request.value) != 0) /* idle workers may not have seen it yet */
+        return weft__fail(WEFT_EABORT, "the engine was asked to stop");
     memcpy(&s, step, step->size < sizeof s ? step->size : sizeof s);
     if (e->config.oneshot && e->submitted == e->config.oneshot)
         return weft__fail(WEFT_EUSAGE, "all %u steps of a oneshot engine were submitted", e->config.oneshot);

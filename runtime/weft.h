@@ -126,7 +126,7 @@ WEFT_API int weft_engine_create(const void *image, size_t bytes, const weft_engi
  * 10 s are given), the workers and their memory are left behind rather than freed under their feet.                      */
 WEFT_API void weft_engine_destroy(weft_engine *e);
 
-/* Asks all workers to leave now; steps in flight are lost. Every later wait gives WEFT_EABORT. Any thread. */
+/* Asks all workers to leave now; steps in flight are lost. Every later submit and wait gives WEFT_EABORT. Any thread. */
 WEFT_API void weft_engine_stop(weft_engine *e);
 
 typedef struct weft_engine_info {

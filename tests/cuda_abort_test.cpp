@@ -178,7 +178,6 @@ TEST(CudaAbort, StopOfAnIdleEngine)
         ASSERT_EQ(start(engine, b, "static"), 0) << weft_last_error();
         EXPECT_LE(check_step(engine, b.graph.g, b.x, nullptr), 5e-3) << weft_last_error();
         weft_engine_stop(engine.e);
-        std::this_thread::sleep_for(std::chrono::milliseconds(50)); // idle workers look at the host now and then
         EXPECT_EQ(engine.step(), WEFT_EABORT);
     }
     still_works("cuda:0", WEFT__SINGLE, "static");
