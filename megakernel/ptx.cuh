@@ -77,20 +77,6 @@ WEFT_DEV void bulk_load(void *dst, const void *src, uint32_t bytes, uint64_t *ba
         "l"(src), "r"(bytes), "r"(smem_addr(bar))
         : "memory");
 }
-WEFT_DEV uint64_t policy_evict_first(void)
-{
-    uint64_t p;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(p));
-    return p;
-}
-WEFT_DEV void bulk_load_hint(void *dst, const void *src, uint32_t bytes, uint64_t *bar, uint64_t policy)
-{
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
-            "r"(smem_addr(dst)),
-        "l"(src), "r"(bytes), "r"(smem_addr(bar)), "l"(policy)
-        : "memory");
-}
 // A box of a tensor of four dimensions, from coordinates (0, 0, c2, c3).
 WEFT_DEV void bulk_load_box(void *dst, const void *map, uint32_t c2, uint32_t c3, uint64_t *bar)
 {
