@@ -112,7 +112,7 @@ static int make_buffers(weft__decoder *d)
 {
     const weft__config *c = &d->c;
     size_t kv = (size_t)c->kv_heads * c->head_dim, q = (size_t)c->heads * c->head_dim;
-    d->kv = malloc(sizeof(float) * c->layers * d->max_tokens * 2 * kv);
+    d->kv = calloc((size_t)c->layers * d->max_tokens, sizeof(float) * 2 * kv); /* it refuses products past 64 bits */
     d->turns = malloc(sizeof(float) * (c->head_dim / 2 + 1));
     d->x = malloc(sizeof(float) * c->hidden);
     d->y = malloc(sizeof(float) * c->hidden);
