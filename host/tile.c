@@ -123,13 +123,13 @@ static uint32_t reduce_groups(const weft__plan_state *p, const weft__pop *pop, u
     return g;
 }
 
-/* As many tasks as fill the rounds that they take anyway: 224 tasks of 4 groups keep 132 workers busy for two
- * rounds, and so do 264 of 3 or 4, which end earlier. Not where tiles are of one shape (wide), chosen, or meet in
- * reductions. */
+/* As many tasks as fill the rounds that the largest ones would take: 132 workers do 896 groups in one round of 6 or 7 each.
+ * Not where tiles are of one shape (wide), chosen, or meet in reductions. */
 static void share_evenly(const weft__plan_state *p, weft__pop *pop, uint32_t groups)
 {
-    const uint64_t workers = p->opt->workers[pop->op.device], tasks = (uint64_t)pop->n_nt * pop->n_mt;
     if (p->wide || p->opt->tile_groups || pop->op.kind == WEFT_KIND_REDUCE || (pop->op.flags & WEFT_OP_PARTIAL)) return;
+    const uint32_t most = weft_stream_groups(at_most(p->m_tile, p->m));
+    const uint64_t workers = p->opt->workers[pop->op.device], tasks = (uint64_t)weft_div_up(groups, most) * pop->n_mt;
     const uint64_t rounds = (tasks + workers - 1) / workers, fit = rounds * workers / pop->n_mt;
     pop->n_nt = fit < groups ? (uint32_t)fit : groups;
     pop->groups = weft_div_up(groups, pop->n_nt);

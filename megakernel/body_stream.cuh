@@ -1,10 +1,13 @@
 // body_stream.cuh: out = x W^T for up to 64 rows of x; the weights stream through the ring once.
 //
 // The weights are the wide operand: mma.m16n8k16 takes 16 rows of W as A and 8 rows of x as B. A page holds 16 rows of W
-// by 512 columns; consumer warp w takes columns 64 w .. 64 w + 63 of it, so no two warps read the same x, and x goes from L2
-// straight into registers, in operand order (FRAG, PACKET), a few chunks ahead. K is the outer loop, the groups of 16 output
-// rows the inner one: x is read once a task. At the end the eight warps' partial sums meet in shared memory, are added in
-// warp order, and the thread that adds them applies norm and epilogue.
+// by 512 columns, eight blocks of 64. K is the outer loop, the groups of 16 output rows the inner one: x is read once a task, in
+// operand order, as packets from L2 straight into registers, a few chunks ahead, or as plain elements (FRAG) through pages of
+// the ring, before the weights of the same columns.
+//
+// The eight warps are 8 / KW teams: a team takes every (8 / KW)-th group, and its KW warps share the blocks of each page. More
+// groups, more teams: fewer partial sums then meet in shared memory at the end, where they are added in a fixed order, and
+// the warp that adds them applies norm and epilogue.
 //
 // MT: blocks of 8 rows of x; G: most groups a task may have (both only size the registers).
 #ifndef WEFT_BODY_STREAM_CUH
@@ -31,26 +34,15 @@ WEFT_DEV void release_page(const consumer &t) // this warp has read it
     if (t.lane == 0) mbar_arrive(&smem()->empty[t.page]);
 }
 
-// How x comes: as plain elements, or as packets; one row of packets is common enough for a way of its own.
+// How packets of x are read: one row of them is common enough for a way of its own.
 enum x_form {
-    X_PLAIN,
     X_PACKETS,
     X_ONE_ROW
 };
 
 // One warp's 64 columns of x, as they came from memory: nothing may touch them before they are used, or the load is waited for.
-template <int MT, x_form FORM> struct x_chunk {
-    uint4 v[MT][2];
-    __device__ void operands(uint32_t (&b)[MT][8], uint32_t) const
-    {
-#pragma unroll
-        for (int j = 0; j < MT; j++) {
-            b[j][0] = v[j][0].x, b[j][1] = v[j][0].y, b[j][2] = v[j][0].z, b[j][3] = v[j][0].w;
-            b[j][4] = v[j][1].x, b[j][5] = v[j][1].y, b[j][6] = v[j][1].z, b[j][7] = v[j][1].w;
-        }
-    }
-};
-template <> struct x_chunk<1, X_PACKETS> { // the low half is x, the high half the tag
+template <x_form FORM> struct x_chunk;
+template <> struct x_chunk<X_PACKETS> { // the low half is x, the high half the tag
     ulonglong2 v[4];
     __device__ void operands(uint32_t (&b)[1][8], uint32_t) const
     {
@@ -58,17 +50,18 @@ template <> struct x_chunk<1, X_PACKETS> { // the low half is x, the high half t
         for (int i = 0; i < 4; i++)
             b[0][i * 2] = (uint32_t)v[i].x, b[0][i * 2 + 1] = (uint32_t)v[i].y;
     }
-    __device__ uint32_t differs(uint32_t tag) const
+    __device__ uint32_t differs(uint32_t tag, uint32_t columns, uint32_t lane) const
     {
-        uint32_t d = 0;
+        uint32_t d = 0, c = lane % 4 * 2;
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            d |= ((uint32_t)(v[i].x >> 32) ^ tag) | ((uint32_t)(v[i].y >> 32) ^ tag);
+        for (int i = 0; i < 4; i++, c += 16)
+            d |= (c < columns ? (uint32_t)(v[i].x >> 32) ^ tag : 0) |
+                 (c + 8 < columns ? (uint32_t)(v[i].y >> 32) ^ tag : 0);
         return d;
     }
     __device__ uint32_t seen() const { return (uint32_t)(v[0].x >> 32); }
 };
-template <> struct x_chunk<1, X_ONE_ROW> { // a packet a lane: few registers, so many chunks may be on their way
+template <> struct x_chunk<X_ONE_ROW> { // a packet a lane: few registers, so many chunks may be on their way
     uint64_t v;
     __device__ void operands(uint32_t (&b)[1][8], uint32_t lane) const
     {
@@ -76,87 +69,68 @@ template <> struct x_chunk<1, X_ONE_ROW> { // a packet a lane: few registers, so
         for (int i = 0; i < 8; i++)
             b[0][i] = __shfl_sync(~0u, (uint32_t)v, i / 2 * 8 + lane % 4 * 2 + i % 2);
     }
-    __device__ uint32_t differs(uint32_t tag) const { return (uint32_t)(v >> 32) ^ tag; }
+    __device__ uint32_t differs(uint32_t tag, uint32_t columns, uint32_t lane) const
+    {
+        uint32_t c = lane / 8 * 16 + lane % 2 * 8 + lane % 8 / 2 * 2;
+        return c < columns ? (uint32_t)(v >> 32) ^ tag : 0;
+    }
     __device__ uint32_t seen() const { return (uint32_t)(v >> 32); }
 };
 
 // Reads x, chunk by chunk: this warp's block of 64 columns in each. Lanes of rows past the end read the last row again: their
 // products meet no element that is stored. No load stands behind a branch: a register that is loaded on one path only is loaded
-// elsewhere and then moved, and the move waits for the load. Past the end plain loads are predicated off, packets read again.
-template <int MT, x_form FORM> struct x_reader {
-    static constexpr bool PACKET = FORM != X_PLAIN;
+// elsewhere and then moved, and the move waits for the load. Past the end the last chunk is read again.
+template <x_form FORM> struct x_reader {
     const uint8_t *base;  // this lane's part of the warp's block in chunk 0
-    uint32_t offset[MT];  // plain: of each block of 8 rows
-    uint32_t stride, row; // bytes from one chunk to the next; packets: from one 16-byte part to the next
+    uint32_t stride, row; // bytes from one chunk to the next; from one 16-byte part to the next
     uint32_t mine;        // chunks in which this warp has a block
     uint32_t first;       // block of chunk 0, in all of K
-    uint32_t ready, tag;
-    bool sys; // packets: another device writes them
+    uint32_t tag, k, lane;
+    bool sys; // another device writes them
 
     __device__ x_reader(const weft_slot &s, uint32_t seq, const consumer &t)
     {
-        uint32_t m0 = s.task.tile[0], kb0 = s.task.tile[3] & 0xffff, nkb = s.task.tile[3] >> 16;
+        uint32_t kb0 = s.task.tile[3] & 0xffff, nkb = s.task.tile[3] >> 16;
         mine = nkb > t.warp ? (nkb - t.warp + 7) / 8 : 0;
-        first = kb0 + (mine ? t.warp : 0), ready = 0, tag = seq, sys = s.op.flags & WEFT_OP_X_SYS;
-        if constexpr (PACKET) {
-            uint32_t mp = weft_packet_rows(s.op.m), n = min(t.lane / 4, s.op.m - 1);
-            row = mp * 64, stride = 8 * 4 * row;
-            base = (const uint8_t *)s.op.pk_x + (uint64_t)first * 4 * row +
-                   (FORM == X_ONE_ROW ? t.lane * 8 : n * 64 + t.lane % 4 * 16);
-        } else {
-            uint32_t blocks = weft_div_up(s.op.m, 8);
-            stride = 8 * blocks * WEFT_FRAG_BYTES;
-            base = (const uint8_t *)s.op.x + (uint64_t)first * blocks * WEFT_FRAG_BYTES + t.lane % 4 * 16;
-#pragma unroll
-            for (int j = 0; j < MT; j++) {
-                uint32_t m = min(m0 + j * 8 + t.lane / 4, s.op.m - 1);
-                offset[j] = m / 8 * WEFT_FRAG_BYTES + m % 8 * 64;
-            }
-        }
+        first = kb0 + (mine ? t.warp : 0), tag = seq, k = s.op.k, lane = t.lane;
+        sys = s.op.flags & WEFT_OP_X_SYS;
+        uint32_t mp = weft_packet_rows(s.op.m), n = min(t.lane / 4, s.op.m - 1);
+        row = mp * 64, stride = 8 * 4 * row;
+        base = (const uint8_t *)s.op.pk_x + (uint64_t)first * 4 * row +
+               (FORM == X_ONE_ROW ? t.lane * 8 : n * 64 + t.lane % 4 * 16);
     }
 
-    __device__ void load(x_chunk<MT, FORM> &x, uint32_t ch) const
+    __device__ void load(x_chunk<FORM> &x, uint32_t ch) const
     {
         const uint8_t *p = base + (uint64_t)min(ch, mine ? mine - 1 : 0) * stride;
         if constexpr (FORM == X_ONE_ROW) {
             x.v = sys ? weft_ld_relaxed_b64_sys((const uint64_t *)p) : weft_ld_relaxed_b64_gpu((const uint64_t *)p);
-        } else if constexpr (FORM == X_PACKETS) {
+        } else {
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 x.v[i] = sys ? weft_ld_relaxed_packets_sys(p + i * row) : weft_ld_relaxed_packets_gpu(p + i * row);
-        } else {
-#pragma unroll
-            for (int j = 0; j < MT; j++)
-                ld_cg_if(x.v[j][0], p + offset[j], ch < mine), ld_cg_if(x.v[j][1], p + offset[j] + 512, ch < mine);
         }
     }
 
-    // Starts the loads of chunk `ch`. Plain x: once the chunk may be read. False: leave.
-    __device__ bool start(x_chunk<MT, FORM> &x, uint32_t ch, weft_slot &s)
+    // Of the last block only the columns that exist: nobody writes the others.
+    __device__ bool all_here(const x_chunk<FORM> &x, uint32_t ch) const
     {
-        if (!PACKET && ch < mine && (first + ch * 8) / 8 >= ready && !await_ready(s, (first + ch * 8) / 8, &ready))
-            return false;
-        load(x, ch);
-        return true;
+        return __all_sync(~0u, x.differs(tag, k - (first + ch * 8) * 64, lane) == 0);
     }
 
-    __device__ bool all_here(const x_chunk<MT, FORM> &x) const { return __all_sync(~0u, x.differs(tag) == 0); }
-
-    // Packets: reads x[u] again until all of it carries this step's tag; then the later chunks, which were read before this
-    // one was there, once more, all together: else each of them would cost a trip of its own. False: leave.
-    template <int AHEAD> __device__ bool finish(x_chunk<MT, FORM> (&x)[AHEAD], int u, uint32_t ch)
+    // Reads x[u] again until all of it carries this step's tag; then the later chunks, which were read before this one was
+    // there, once more, all together: else each of them would cost a trip of its own. False: leave.
+    template <int AHEAD> __device__ bool finish(x_chunk<FORM> (&x)[AHEAD], int u, uint32_t ch)
     {
-        if constexpr (PACKET) {
-            if (all_here(x[u])) return true;
-            do {
-                note_stall((first + ch * 8) * 32, tag, x[u].seen());
-                if (leaving()) return false;
-                load(x[u], ch);
-            } while (!all_here(x[u]));
+        if (all_here(x[u], ch)) return true;
+        do {
+            note_stall((first + ch * 8) * 32, tag, x[u].seen());
+            if (leaving()) return false;
+            load(x[u], ch);
+        } while (!all_here(x[u], ch));
 #pragma unroll
-            for (int i = 1; i < AHEAD; i++)
-                load(x[(u + i) % AHEAD], ch + i);
-        }
+        for (int i = 1; i < AHEAD; i++)
+            load(x[(u + i) % AHEAD], ch + i);
         return true;
     }
 };
@@ -170,17 +144,17 @@ template <int MT> WEFT_DEV void add_squares(const uint32_t (&b)[MT][8], float (&
             ss[j] += bf16_lo(b[j][i]) * bf16_lo(b[j][i]) + bf16_hi(b[j][i]) * bf16_hi(b[j][i]);
 }
 
-// Where this lane's ldmatrix rows lie in a page, for the four K steps of 16 columns.
-WEFT_DEV void matrix_offsets(uint32_t (&at)[4], const consumer &t)
+// Where this lane's ldmatrix rows lie in block `block` of a page, for the four K steps of 16 columns.
+WEFT_DEV void matrix_offsets(uint32_t (&at)[4], const consumer &t, uint32_t block)
 {
     uint32_t row = t.lane & 15;
 #pragma unroll
     for (int q = 0; q < 4; q++)
-        at[q] = smem_addr(smem()->page) + t.warp * WEFT_ATOM_BYTES + row * 128 +
+        at[q] = smem_addr(smem()->page) + block * WEFT_ATOM_BYTES + row * 128 +
                 (((q * 2 + (t.lane >> 4)) ^ (row & 7)) << 4);
 }
 
-// One page: 16 rows of W by this warp's 64 columns, times its x. SETS: independent sums, so that few rows of x don't make one
+// One block of a page: 16 rows of W by 64 columns, times its x. SETS: independent sums, so that few rows of x don't make one
 // chain of dependent mma.
 template <int MT, int SETS>
 WEFT_DEV void mma_page(float (&acc)[SETS][MT][4], const uint32_t (&at)[4], uint32_t page, const uint32_t (&b)[MT][8])
@@ -197,7 +171,96 @@ WEFT_DEV void mma_page(float (&acc)[SETS][MT][4], const uint32_t (&at)[4], uint3
     }
 }
 
-// Adds the eight warps' sums and stores the results, 256 of them a round: 16 rows of one group, or 8 rows of two. False: leave.
+// Eight rows of x from m0 times 16 rows of W, as mma left them: d[e] is row m0 + lane % 4 * 2 + e % 2 of x, row lane / 4 + e / 2 * 8
+// of group g. Whole warp. False: leave.
+WEFT_DEV bool store_block(weft_slot &s, uint32_t seq, uint32_t g, uint32_t m0, uint32_t m_end, float (&d)[4],
+                          uint32_t lane)
+{
+    uint32_t m = m0 + lane % 4 * 2, r = lane / 4;
+    if (s.op.flags & WEFT_OP_PARTIAL) {
+        uint32_t split = (s.task.tile[3] & 0xffff) / s.op.split_kb;
+        for (uint32_t e = 0; e < 2; e++) {
+            float *p = (float *)s.op.partial + weft_partial_index(s.op.m, s.op.n, split, m + e, g * 16 + r);
+            if (m + e < m_end) p[0] = e ? d[1] : d[0], p[8] = e ? d[3] : d[2];
+        }
+        return true;
+    }
+    bool gated = s.op.epilogue == WEFT_EPI_GATED_SILU, odd = r & 1, ok = true;
+    if (gated) d[0] = silu(d[0]) * d[2], d[1] = silu(d[1]) * d[3];
+    for (uint32_t half = 0; half < (gated ? 1 : 2);
+         half++) { // lanes of two rows of W swap: each has two columns of out
+        float got = __shfl_xor_sync(~0u, odd ? d[0] : d[1], 4);
+        uint32_t n = gated ? g * 8 + (r & ~1u) : g * 16 + half * 8 + (r & ~1u);
+        if (m + odd < m_end && n < s.op.out_cols)
+            ok = store_pair(s, seq, m + odd, n, odd ? got : d[0], odd ? d[1] : got) && ok;
+        d[0] = d[2], d[1] = d[3];
+    }
+    return ok;
+}
+
+// Adds the sums of each team's warps and stores the results. A unit is a group by a block of 8 rows; unit u of a team is added by
+// its warp u % KW, to which the others leave theirs in scratch. False: leave.
+template <int MT, int GL, int SETS, int KW>
+WEFT_DEV bool finish_units(weft_slot &s, uint32_t seq, const consumer &t, const float (&acc)[GL][SETS][MT][4],
+                           const float (&ss)[MT])
+{
+    constexpr uint32_t TEAMS = CONSUMER_WARPS / KW, SLOT = 128; // floats: what a warp leaves of a unit
+    constexpr uint32_t REGION = SCRATCH_BYTES / 4 / TEAMS, PASS = (REGION - KW * MT * 8) / ((KW - 1) * SLOT);
+    static_assert(PASS > 0, "units at once");
+    uint32_t team = t.warp % TEAMS, part = t.warp / TEAMS, ng = s.task.tile[2];
+    uint32_t units = ng > team ? (ng - team - 1) / TEAMS * MT + MT : 0, most = weft_div_up(ng, TEAMS) * MT;
+    uint32_t m_end = s.task.tile[0] + stream_rows(s);
+    float *scratch = (float *)smem()->scratch + team * REGION, *squares = scratch + REGION - KW * MT * 8;
+    bool norm = s.op.flags & WEFT_OP_NORM, ok = true;
+    for (uint32_t u0 = 0; u0 < most; u0 += PASS) {
+        if (!consumer_sync()) return false; // nobody reads what the pass, or the task, before left there
+#pragma unroll
+        for (uint32_t k = 0; k < GL * MT; k++) {
+            if (k < u0 || k >= u0 + PASS || k >= units || k % KW == part) continue;
+            const float *d = acc[k / MT][0][k % MT], *d1 = acc[k / MT][SETS - 1][k % MT];
+            float4 v = SETS > 1 ? make_float4(d[0] + d1[0], d[1] + d1[1], d[2] + d1[2], d[3] + d1[3])
+                                : make_float4(d[0], d[1], d[2], d[3]);
+            uint32_t slot = (k - u0) * (KW - 1) + (part - k - 1) % KW; // counted from the warp that adds
+            ((float4 *)(scratch + slot * SLOT))[t.lane] = v;
+        }
+        if (norm && t.lane % 4 == 0)
+#pragma unroll
+            for (int j = 0; j < MT; j++)
+                squares[part * MT * 8 + j * 8 + t.lane / 4] = ss[j];
+        if (!consumer_sync()) return false;
+        uint32_t first = u0 + (part - u0) % KW;
+        for (uint32_t u = first; u < min(units, u0 + PASS); u += KW) {
+            float d[4] = {};
+#pragma unroll
+            for (uint32_t k = 0; k < GL * MT; k++) // registers have no index: find unit u's
+                if (k == u)
+#pragma unroll
+                    for (int e = 0; e < 4; e++)
+                        d[e] = acc[k / MT][0][k % MT][e] + (SETS > 1 ? acc[k / MT][SETS - 1][k % MT][e] : 0.0f);
+#pragma unroll
+            for (uint32_t i = 0; i < KW - 1; i++) {
+                float4 v = ((const float4 *)(scratch + ((u - u0) * (KW - 1) + i) * SLOT))[t.lane];
+                d[0] += v.x, d[1] += v.y, d[2] += v.z, d[3] += v.w;
+            }
+            uint32_t j = u % MT;
+            if (norm) {
+                float sum[2] = {};
+                for (uint32_t i = 0; i < KW; i++)
+                    for (uint32_t e = 0; e < 2; e++)
+                        sum[e] += squares[i * MT * 8 + j * 8 + t.lane % 4 * 2 + e];
+                float r0 = rsqrtf(sum[0] / (float)s.op.k + s.op.eps), r1 = rsqrtf(sum[1] / (float)s.op.k + s.op.eps);
+                d[0] *= r0, d[1] *= r1, d[2] *= r0, d[3] *= r1;
+            }
+            ok = store_block(s, seq, s.task.tile[1] + u / MT * TEAMS + team, s.task.tile[0] + j * 8, m_end, d,
+                             t.lane) &&
+                 ok;
+        }
+    }
+    return __all_sync(~0u, ok) && consumer_sync(); // other bodies' ends don't ask who reads here
+}
+
+// Few rows, one team (KW = 8): adds the eight warps' sums and stores the results, one a thread, 256 a round: 16 rows of one group,
+// or 8 rows of two. Quicker than finish_units where a warp would have more than one result to store. False: leave.
 template <int MT, int G, int SETS>
 WEFT_DEV bool finish_groups(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][SETS][MT][4],
                             const float (&ss)[MT])
@@ -232,7 +295,7 @@ WEFT_DEV bool finish_groups(weft_slot &s, uint32_t seq, consumer &t, const float
                  col = (t.warp + t.round) % CONSUMER_WARPS * 2 + t.lane / 16; // few rows: each warp's turn
         uint32_t g = PER > 1 ? i * PER + col / 8 : i / ROUNDS;
         uint32_t m = s.task.tile[0] + (PER > 1 ? col % 8 : i % ROUNDS * 16 + col);
-        bool mine = g < s.task.tile[2] && m < s.op.m;
+        bool mine = g < s.task.tile[2] && m < s.task.tile[0] + stream_rows(s);
         float v = 0, sum = 0;
         if (mine)
 #pragma unroll
@@ -246,7 +309,7 @@ WEFT_DEV bool finish_groups(weft_slot &s, uint32_t seq, consumer &t, const float
     return true;
 }
 
-// The same for one row of x: all groups in one round, since only one column of each sum counts.
+// The same for one row of x from packets: all groups in one round, since only one column of each sum counts.
 template <int G>
 WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][2][1][4], float ss)
 {
@@ -277,66 +340,173 @@ WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const floa
     return store_group(s, seq, s.task.tile[1] + g, 0, r, v, mine);
 }
 
-template <int MT, int G, x_form FORM> WEFT_DEV bool stream_task(weft_slot &s, uint32_t seq, consumer &t)
+// The groups' pages of one chunk. False: leave.
+template <int MT, int G, int SETS>
+WEFT_DEV bool mma_chunk(float (&acc)[G][SETS][MT][4], const uint32_t (&at)[4], uint32_t ng, bool mine,
+                        const uint32_t (&b)[MT][8], consumer &t)
 {
-    constexpr int AHEAD = FORM == X_ONE_ROW ? 8 : FORM == X_PACKETS ? 4 : MT == 1 ? 6 : MT == 2 ? 4 : MT == 4 ? 2 : 1;
-    constexpr int SETS = MT == 1 ? 2 : 1;
-    x_reader<MT, FORM> reader(s, seq, t);
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        if (g >= (int)ng) break;
+        if (!await_full(t)) return false;
+        if (mine) mma_page<MT, SETS>(acc[g], at, t.page, b);
+        release_page(t);
+        next_page(t);
+    }
+    return true;
+}
+
+// Over the four lanes that share a row of x.
+template <int MT> WEFT_DEV void sum_squares(float (&ss)[MT])
+{
+#pragma unroll
+    for (int j = 0; j < MT; j++) {
+        ss[j] += __shfl_xor_sync(~0u, ss[j], 1);
+        ss[j] += __shfl_xor_sync(~0u, ss[j], 2);
+    }
+}
+
+// x from packets: up to 8 rows.
+template <int G, x_form FORM> WEFT_DEV bool stream_packets(weft_slot &s, uint32_t seq, consumer &t)
+{
+    constexpr int AHEAD = FORM == X_ONE_ROW ? 8 : 4;
+    x_reader<FORM> reader(s, seq, t);
     uint32_t ng = s.task.tile[2], chunks = weft_div_up(s.task.tile[3] >> 16, 8), at[4];
     bool norm = s.op.flags & WEFT_OP_NORM;
-    float acc[G][SETS][MT][4] = {}, ss[MT] = {};
-    x_chunk<MT, FORM> x[AHEAD] = {}; // else a register that some path leaves unset stays live through all other bodies
-    matrix_offsets(at, t);
+    float acc[G][2][1][4] = {}, ss[1] = {};
+    x_chunk<FORM> x[AHEAD] = {}; // else a register that some path leaves unset stays live through all other bodies
+    matrix_offsets(at, t, t.warp);
 #pragma unroll
     for (int u = 0; u < AHEAD; u++)
-        if (!reader.start(x[u], u, s)) return false;
+        reader.load(x[u], u);
     for (uint32_t ch0 = 0; ch0 < chunks; ch0 += AHEAD) {
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             uint32_t ch = ch0 + u;
             if (ch >= chunks) break;
             bool mine = ch < reader.mine;
-            uint32_t b[MT][8] = {};
+            uint32_t b[1][8] = {};
             if (mine) {
                 if (!reader.finish(x, u, ch)) return false;
                 x[u].operands(b, t.lane);
                 if (norm) add_squares(b, ss);
             }
-#pragma unroll
-            for (int g = 0; g < G; g++) {
-                if (g >= (int)ng) break;
-                if (!await_full(t)) return false;
-                if (mine) mma_page<MT, SETS>(acc[g], at, t.page, b);
-                release_page(t);
-                next_page(t);
-            }
-            if (!reader.start(x[u], ch + AHEAD, s)) return false;
+            if (!mma_chunk<1, G, 2>(acc, at, ng, mine, b, t)) return false;
+            reader.load(x[u], ch + AHEAD);
         }
     }
-    if (norm) {
-#pragma unroll
-        for (int j = 0; j < MT; j++) { // over the four lanes that share a row of x
-            ss[j] += __shfl_xor_sync(~0u, ss[j], 1);
-            ss[j] += __shfl_xor_sync(~0u, ss[j], 2);
-        }
-    }
+    if (norm) sum_squares(ss);
     if (!await_all(s)) return false; // waits that no chunk needed (the residual's)
     if constexpr (FORM == X_ONE_ROW)
         return finish_one_row<G>(s, seq, t, acc, ss[0]);
     else
-        return finish_groups<MT, G, SETS>(s, seq, t, acc, ss);
+        return finish_groups<1, G, 2>(s, seq, t, acc, ss);
+}
+
+// Block `block` of a chunk of x, which starts in page `page`.
+template <int MT> WEFT_DEV void load_block(uint32_t (&b)[MT][8], uint32_t page, uint32_t block, uint32_t lane)
+{
+    constexpr uint32_t PER_PAGE = MT < 4 ? 8 : 16 / MT;
+    page += block / PER_PAGE;
+    const uint4 *x = (const uint4 *)(smem()->page[page < PAGES ? page : page - PAGES] +
+                                     block % PER_PAGE * MT * WEFT_FRAG_BYTES) +
+                     lane;
+#pragma unroll
+    for (int j = 0; j < MT; j++) {
+        uint4 lo = x[j * 64], hi = x[j * 64 + 32];
+        b[j][0] = lo.x, b[j][1] = lo.y, b[j][2] = lo.z, b[j][3] = lo.w;
+        b[j][4] = hi.x, b[j][5] = hi.y, b[j][6] = hi.z, b[j][7] = hi.w;
+    }
+}
+
+// A page of W times the chunk's x: this warp's blocks of it. `squares`: add those of x too.
+template <int MT, int SETS, int KW>
+WEFT_DEV void mma_blocks(float (&acc)[SETS][MT][4], float (&ss)[MT], const consumer &t, uint32_t x_page,
+                         uint32_t blocks, bool squares)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < 8 / KW; i++) {
+        uint32_t block = t.warp / (CONSUMER_WARPS / KW) + i * KW, b[MT][8], at[4];
+        if (block >= blocks) break;
+        load_block(b, x_page, block, t.lane);
+        matrix_offsets(at, t, block);
+        mma_page<MT, SETS>(acc, at, t.page, b);
+        if (squares) add_squares(b, ss);
+    }
+}
+
+template <int MT> WEFT_DEV void release_x(consumer from)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < x_pages(MT); i++) {
+        release_page(from);
+        next_page(from);
+    }
+}
+
+// x through pages: up to 8 MT rows. Rows past the task's are whatever the page held; their products are not stored.
+template <int MT, int G, int KW> WEFT_DEV bool stream_pages(weft_slot &s, uint32_t seq, consumer &t)
+{
+    constexpr uint32_t TEAMS = CONSUMER_WARPS / KW;
+    constexpr int SETS = MT == 1 ? 2 : 1, GL = (G + TEAMS - 1) / TEAMS;
+    uint32_t ng = s.task.tile[2], nkb = s.task.tile[3] >> 16, team = t.warp % TEAMS, at[4];
+    bool norm = s.op.flags & WEFT_OP_NORM;
+    float acc[GL][SETS][MT][4] = {}, ss[MT] = {};
+    matrix_offsets(at, t, t.warp);
+    for (uint32_t kb = 0; kb < nkb; kb += 8) {
+        consumer from = t;
+#pragma unroll
+        for (uint32_t i = 0; i < x_pages(MT); i++) { // all of them: a warp that ran ahead would free a page twice
+            if (!await_full(t)) return false;
+            next_page(t);
+        }
+        if constexpr (KW == 8) { // one block a warp: x is read once, and its pages go back at once
+            uint32_t b[MT][8];
+            bool mine = kb + t.warp < nkb;
+            load_block(b, from.page, t.warp, t.lane);
+            if (norm && mine) add_squares(b, ss);
+            release_x<MT>(from);
+            if (!mma_chunk<MT, G, SETS>(acc, at, ng, mine, b, t)) return false;
+        } else {
+#pragma unroll
+            for (uint32_t l = 0; l < GL; l++)
+                for (uint32_t i = 0; i < TEAMS && l * TEAMS + i < ng; i++) {
+                    if (!await_full(t)) return false;
+                    if (i == team) mma_blocks<MT, SETS, KW>(acc[l], ss, t, from.page, nkb - kb, norm && l == 0);
+                    release_page(t);
+                    next_page(t);
+                }
+            release_x<MT>(from);
+        }
+    }
+    if (norm) sum_squares(ss);
+    if (!await_all(s)) return false; // waits that no chunk needed (the residual's)
+    if constexpr (MT <= 2)
+        return finish_groups<MT, GL, SETS>(s, seq, t, acc, ss);
+    else
+        return finish_units<MT, GL, SETS, KW>(s, seq, t, acc, ss);
+}
+
+template <int MT> WEFT_DEV bool stream_rows_of(weft_slot &s, uint32_t seq, consumer &t)
+{
+    if constexpr (MT <= 2) return stream_pages<MT, 8, 8>(s, seq, t);
+    if (s.task.tile[2] == 1) return stream_pages<MT, 1, 8>(s, seq, t);
+    if (s.task.tile[2] == 2) return stream_pages<MT, 2, 4>(s, seq, t);
+    return stream_pages < MT, MT < 8 ? 8 : 4, 2 > (s, seq, t);
 }
 
 WEFT_DEV bool body_gemm_stream(const cta &, weft_slot &s, consumer &t)
 {
-    uint32_t rows = min(s.op.m_tile, s.op.m - s.task.tile[0]), ng = s.task.tile[2], seq = step_of(s).seq;
+    uint32_t ng = s.task.tile[2], seq = step_of(s).seq;
     if (s.op.flags & WEFT_OP_X_PACKET && s.op.m == 1)
-        return ng == 1 ? stream_task<1, 1, X_ONE_ROW>(s, seq, t) : stream_task<1, 4, X_ONE_ROW>(s, seq, t);
-    if (s.op.flags & WEFT_OP_X_PACKET) return stream_task<1, 4, X_PACKETS>(s, seq, t);
-    if (rows <= 8) return ng == 1 ? stream_task<1, 1, X_PLAIN>(s, seq, t) : stream_task<1, 4, X_PLAIN>(s, seq, t);
-    if (rows <= 16) return stream_task<2, 4, X_PLAIN>(s, seq, t);
-    if (rows <= 32) return stream_task<4, 4, X_PLAIN>(s, seq, t);
-    return stream_task<8, 2, X_PLAIN>(s, seq, t);
+        return ng == 1 ? stream_packets<1, X_ONE_ROW>(s, seq, t) : stream_packets<8, X_ONE_ROW>(s, seq, t);
+    if (s.op.flags & WEFT_OP_X_PACKET) return stream_packets<8, X_PACKETS>(s, seq, t);
+    switch (x_blocks(stream_rows(s))) {
+    case 1: return stream_rows_of<1>(s, seq, t);
+    case 2: return stream_rows_of<2>(s, seq, t);
+    case 4: return stream_rows_of<4>(s, seq, t);
+    default: return stream_rows_of<8>(s, seq, t);
+    }
 }
 
 #endif

@@ -30,6 +30,9 @@ constexpr uint32_t CONSUMERS = CONSUMER_WARPS * 32;
 constexpr uint32_t CTA_THREADS = 128 + CONSUMERS;
 constexpr uint32_t SCRATCH_BYTES = 20480;
 constexpr uint32_t READY_ALL = 0xffffffffu;
+constexpr uint32_t NO_PAGE = 0xffffffffu;
+constexpr uint32_t SEQUENCE_CUT = 4 * PAGES
+                                  << 20; // places in the sequence of pages are cut back by this, long before they wrap
 
 enum slot_flag : uint32_t {
     SLOT_FIRST = 1, // first of a step on this worker: the waiter passes the step gate
@@ -42,7 +45,8 @@ struct weft_slot {
     weft_task task;
     weft_op_rt op;
     uint32_t id, flags, step;                // step: index in cta_smem.step
-    uint32_t ready;                          // K chunks below this one may be read; READY_ALL: every wait has held
+    uint32_t ready;                          // READY_ALL: every wait has held
+    uint32_t first_page;                     // streaming with x in pages: where its sequence of pages starts
     uint32_t *wait_word[2], *signal_word[2]; // of the inline waits and signals, found ahead of time
     uint32_t wait_sys;                       // bit i: wait i is of scope sys
     uint64_t t_pop, t_ready, t_start, t_end;
@@ -57,6 +61,8 @@ struct cta_smem {
     uint64_t slot_full[SLOTS], slot_done[SLOTS], slot_free[SLOTS];
     uint32_t ticket[WEFT_MAX_VARIANTS]; // push: the fetcher's, next in each variant's ring
     uint32_t leave;
+    uint32_t held[PAGES];   // by page: which use of it was claimed last; before the first: -1
+    uint32_t recent[PAGES]; // the loader's: its last loads, page | use << 4; before the first: -1
     uint32_t stall[3]; // packet index, expected, seen: what a consumer that polls packets waits for; for the report
     uint32_t device, worker, policy, trace, base, n_device, n_worker;
     uint64_t peers;
@@ -172,17 +178,46 @@ WEFT_DEV bool await_free(uint64_t *bar, uint32_t n, uint32_t ring)
     return n < ring || await(bar, (n / ring - 1) & 1);
 }
 
-// Consumers and loader: K chunk `chunk` of the task's input may be read; *ready: how many may.
-WEFT_DEV bool await_ready(weft_slot &s, uint32_t chunk, uint32_t *ready)
+// Consumers and loader: every wait of the task has held.
+WEFT_DEV bool await_all(weft_slot &s)
 {
-    while ((*ready = lds_acquire(&s.ready)) <= chunk)
+    while (lds_acquire(&s.ready) != READY_ALL) // released in wait_loop
         if (leaving()) return false;
     return true;
 }
-WEFT_DEV bool await_all(weft_slot &s)
+
+// Loaders: use `use` (from 0) of a page. Whoever claims it loads it, or arrives in its place. There are two loaders, and pages
+// of x come back late, after the weights behind them. The loader of weights, whose last claim is at most three places back, can't
+// be two uses ahead of the consumers: the parity of `empty` tells. The loader of x can: it looks first who has the page.
+WEFT_DEV bool claim_page(uint32_t page, uint32_t use)
 {
-    uint32_t ready;
-    return await_ready(s, READY_ALL - 1, &ready);
+    if (use > 0 && !await(&smem()->empty[page], (use - 1) & 1)) return false;
+    sts_relaxed(&smem()->held[page], use);
+    return true;
+}
+WEFT_DEV bool claim_x_page(uint32_t page, uint32_t use)
+{
+    while ((lds_relaxed(&smem()->held[page]) + 1 - use) & 3)
+        if (leaving()) return false;
+    return claim_page(page, use);
+}
+
+// Shared memory must outlive the copies that are on their way into it: what a loader does before it leaves.
+WEFT_DEV void drain_pages(void)
+{
+    for (uint32_t p = 0; p < PAGES; p++)
+        while (!mbar_try_wait(&smem()->full[p], lds_relaxed(&smem()->held[p]) & 1)) {
+        }
+}
+
+// Streaming GEMMs of more than a few rows keep x in pages of the ring, before the weights of the same 512 columns: blocks of
+// 8 rows x 64 columns, padded to a power of two of them.
+WEFT_DEV uint32_t stream_rows(const weft_slot &s) { return min(s.op.m_tile, s.op.m - s.task.tile[0]); }
+WEFT_DEV uint32_t x_blocks(uint32_t rows) { return rows <= 8 ? 1 : rows <= 16 ? 2 : rows <= 32 ? 4 : 8; } // of 8 rows
+WEFT_DEV constexpr uint32_t x_pages(uint32_t blocks) { return blocks < 4 ? 1 : blocks / 2; } // a chunk takes
+WEFT_DEV bool x_in_pages(const weft_slot &s)
+{
+    return s.task.kind == WEFT_KIND_GEMM_STREAM && !(s.op.flags & WEFT_OP_X_PACKET);
 }
 
 // All consumer warps meet. False: leave. A warp that leaves arrives once more (consumer_leave), so that the others, which

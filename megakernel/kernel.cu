@@ -57,7 +57,7 @@ WEFT_DEV void set_up(const cta &c, uint32_t worker)
     sm->running = (weft_line *)c.dev->running + worker;
     sm->policy = c.dev->policy, sm->trace = c.dev->trace_cap != 0;
     for (uint32_t i = 0; i < PAGES; i++)
-        mbar_init(&sm->full[i], 1), mbar_init(&sm->empty[i], CONSUMER_WARPS);
+        mbar_init(&sm->full[i], 1), mbar_init(&sm->empty[i], CONSUMER_WARPS), sm->held[i] = sm->recent[i] = ~0u;
     for (uint32_t i = 0; i < SLOTS; i++)
         mbar_init(&sm->slot_full[i], 1), mbar_init(&sm->slot_done[i], CONSUMER_WARPS), mbar_init(&sm->slot_free[i], 3);
     for (uint32_t i = 0; i < STEPS; i++)

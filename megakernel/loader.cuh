@@ -10,37 +10,60 @@
 #include "attn.cuh"
 #include "cta.cuh"
 
-constexpr uint32_t DEFAULT_IN_FLIGHT = 3; // 48 KB an SM: bandwidth times latency (docs/notebook.md)
+constexpr uint32_t DEFAULT_IN_FLIGHT = 4; // 64 KB an SM: bandwidth times latency (docs/notebook.md)
 
 constexpr uint32_t ATTN_IN_FLIGHT = 8; // nothing waits behind these loads but their own consumers
 
 struct loader {
-    uint32_t it = 0; // pages handed out so far
+    uint32_t it = 0; // pages of the sequence so far
     uint32_t in_flight;
+    uint32_t at = 0;      // in cta_smem.recent: where this warp's next load goes
+    uint32_t before = ~0; // what lies in_flight before that: read early, so that nothing waits for it
 };
 
-// The page for load `it`: free, and few enough others on their way. One thread or a whole warp.
-WEFT_DEV bool await_page(const loader &l, uint32_t it)
+// Few enough loads are on their way for one more. A page that was claimed again since has landed, though its parity no longer
+// tells; looked at only where it seems not to have.
+WEFT_DEV bool await_landed(const loader &l)
 {
-    if (!await_free(&smem()->empty[it % PAGES], it, PAGES)) return false;
-    uint32_t before = it - l.in_flight;
-    return it < l.in_flight || await(&smem()->full[before % PAGES], page_parity(before));
+    uint32_t page = l.before & 15, use = l.before >> 4;
+    if (l.before == ~0u || mbar_try_wait(&smem()->full[page], use & 1)) return true;
+    while (lds_relaxed(&smem()->held[page]) == use && !mbar_try_wait(&smem()->full[page], use & 1))
+        if (leaving()) return false;
+    return true;
 }
 
-WEFT_DEV bool load_stream(loader &l, const weft_slot &s)
+WEFT_DEV void note_load(loader &l, uint32_t page, uint32_t use)
+{
+    smem()->recent[l.at] = page | use << 4;
+    l.at = l.at + 1 < PAGES ? l.at + 1 : 0;
+    l.before = smem()->recent[l.at >= l.in_flight ? l.at - l.in_flight : l.at + PAGES - l.in_flight];
+}
+
+// The loader is the narrowest place of a streaming kernel: each page's few hundred cycles here are a tenth of the time that
+// the memory takes for it. So pages are counted, not divided. Pages of x are passed over: the waiter fills them, once it may
+// (load_x).
+WEFT_DEV bool load_stream(loader &l, weft_slot &s)
 {
     uint32_t g0 = s.task.tile[1], ng = s.task.tile[2], kb0 = s.task.tile[3] & 0xffff, nkb = s.task.tile[3] >> 16;
-    uint32_t kb_total = weft_div_up(s.op.k, 64);
-    const uint8_t *w = (const uint8_t *)s.op.w + ((uint64_t)g0 * kb_total + kb0) * WEFT_ATOM_BYTES;
-    for (uint32_t kb = 0; kb < nkb; kb += 8) {
+    uint32_t kb_total = weft_div_up(s.op.k, 64), skip = x_in_pages(s) ? x_pages(x_blocks(stream_rows(s))) : 0;
+    uint32_t page = l.it % PAGES, use = l.it / PAGES;
+    uint64_t group_bytes = (uint64_t)kb_total * WEFT_ATOM_BYTES;
+    const uint8_t *chunk = (const uint8_t *)s.op.w + ((uint64_t)g0 * kb_total + kb0) * WEFT_ATOM_BYTES;
+    sts_release(&s.first_page, l.it); // acquired in load_x
+    for (uint32_t kb = 0; kb < nkb; kb += 8, chunk += WEFT_PAGE_BYTES) {
         uint32_t bytes = min(8u, nkb - kb) * WEFT_ATOM_BYTES;
-        for (uint32_t g = 0; g < ng; g++, l.it++) {
-            if (!await_page(l, l.it)) return false;
-            uint64_t *bar = &smem()->full[l.it % PAGES];
-            mbar_arrive_expect(bar, bytes);
-            bulk_load(smem()->page[l.it % PAGES], w + ((uint64_t)g * kb_total + kb) * WEFT_ATOM_BYTES, bytes, bar);
+        const uint8_t *w = chunk;
+        page += skip;
+        if (page >= PAGES) page -= PAGES, use++;
+        for (uint32_t g = 0; g < ng; g++, w += group_bytes) {
+            if (!await_landed(l) || !claim_page(page, use)) return false;
+            mbar_arrive_expect(&smem()->full[page], bytes);
+            bulk_load(smem()->page[page], w, bytes, &smem()->full[page]);
+            note_load(l, page, use);
+            if (++page == PAGES) page = 0, use++;
         }
     }
+    l.it = use * PAGES + page;
     return true;
 }
 
@@ -52,18 +75,19 @@ WEFT_DEV bool load_wide(const cta &c, loader &l, weft_slot &s)
     const uint8_t *map = (const uint8_t *)c.dev->maps + s.task.op * 128;
     const uint8_t *x = (const uint8_t *)s.op.x + ((uint64_t)kb0 * row_atoms + m0 / 16) * WEFT_ATOM_BYTES;
     for (; l.it % 3 != 0; l.it++) { // pages that no stage can use pass through empty
-        if (!await_page(l, l.it)) return false;
+        if (!claim_page(l.it % PAGES, l.it / PAGES)) return false;
         mbar_arrive(&smem()->full[l.it % PAGES]);
     }
     if (!await_all(s)) return false;
     fence_proxy_async_global(); // x was written by ordinary stores
     for (uint32_t kb = 0; kb < nkb; kb++, l.it += 3) {
-        uint32_t p = l.it % PAGES;
-        for (uint32_t i = 0; i < 3; i++)
-            if (!await_free(&smem()->empty[p + i], l.it + i, PAGES)) return false;
+        uint32_t p = l.it % PAGES, use = l.it / PAGES;
+        if (!claim_page(p + 1, use)) return false;
+        mbar_arrive(&smem()->full[p + 1]); // its half comes with the first
+        if (!claim_page(p, use)) return false;
         mbar_arrive_expect(&smem()->full[p], 2 * WEFT_PAGE_BYTES);
         bulk_load_box(smem()->page[p], map, kb0 + kb, g0, &smem()->full[p]);
-        mbar_arrive(&smem()->full[p + 1]); // its half comes with the first
+        if (!claim_page(p + 2, use)) return false;
         mbar_arrive_expect(&smem()->full[p + 2], bytes);
         bulk_load(smem()->page[p + 2], x + (uint64_t)kb * row_atoms * WEFT_ATOM_BYTES, bytes, &smem()->full[p + 2]);
     }
@@ -80,10 +104,11 @@ WEFT_DEV uint32_t unit_pages(const attn_share &share, const attn_unit &u)
 WEFT_DEV bool load_kv(loader &l, const uint8_t *kv)
 {
     for (uint32_t half = 0; half < 2; half++, l.it++) { // K, then V
-        if (!await_page(l, l.it)) return false;
-        uint64_t *bar = &smem()->full[l.it % PAGES];
-        mbar_arrive_expect(bar, WEFT_PAGE_BYTES);
-        bulk_load(smem()->page[l.it % PAGES], kv + half * WEFT_PAGE_BYTES, WEFT_PAGE_BYTES, bar);
+        uint32_t page = l.it % PAGES, use = l.it / PAGES;
+        if (!await_landed(l) || !claim_page(page, use)) return false;
+        mbar_arrive_expect(&smem()->full[page], WEFT_PAGE_BYTES);
+        bulk_load(smem()->page[page], kv + half * WEFT_PAGE_BYTES, WEFT_PAGE_BYTES, &smem()->full[page]);
+        note_load(l, page, use);
     }
     return true;
 }
@@ -94,7 +119,7 @@ WEFT_DEV bool load_attn(loader &l, weft_slot &s)
     uint32_t lane = threadIdx.x % 32;
     bool ok = true;
     for (; l.it % 2 != 0; l.it++) { // K and V of a page lie side by side
-        if (lane == 0 && (ok = await_page(l, l.it))) mbar_arrive(&smem()->full[l.it % PAGES]);
+        if (lane == 0 && (ok = claim_page(l.it % PAGES, l.it / PAGES))) mbar_arrive(&smem()->full[l.it % PAGES]);
         if (!__shfl_sync(~0u, ok, 0)) return false;
     }
     if (!__all_sync(~0u, await_all(s))) return false; // the step's lengths and the cache itself
@@ -137,13 +162,11 @@ WEFT_DEV void load_loop(const cta &c)
         }
         ok = __shfl_sync(~0u, ok, 0);
         l.it = __shfl_sync(~0u, l.it, 0);
+        if (l.it >= 2 * SEQUENCE_CUT) l.it -= SEQUENCE_CUT;
         __syncwarp();
         if (lane == 0) mbar_arrive(&smem()->slot_free[n % SLOTS]);
     }
-    // Shared memory must outlive the copies that are on their way into it.
-    for (uint32_t i = l.it > PAGES ? l.it - PAGES : 0; i < l.it; i++)
-        while (!mbar_try_wait(&smem()->full[i % PAGES], page_parity(i))) {
-        }
+    if (lane == 0) drain_pages();
 }
 
 #endif

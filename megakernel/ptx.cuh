@@ -98,16 +98,6 @@ WEFT_DEV uint4 ld_cg(const void *p)
                  : "memory");
     return v;
 }
-// The same where `on`; else v keeps its value. (A branch would make the compiler load elsewhere and move, and the move waits.)
-WEFT_DEV void ld_cg_if(uint4 &v, const void *p, bool on)
-{
-    asm volatile("{.reg .pred on;\n"
-                 "setp.ne.u32 on, %5, 0;\n"
-                 "@on ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];}"
-                 : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
-                 : "l"(p), "r"((uint32_t)on)
-                 : "memory");
-}
 WEFT_DEV uint32_t ld_cg32(const void *p)
 {
     uint32_t v;

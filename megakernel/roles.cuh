@@ -125,7 +125,7 @@ WEFT_DEV bool put_slot(fetcher &f, const weft_dev *dev, const weft_queue_rt *q, 
         if (lane == 3) s.signal_word[0] = word[0], s.signal_word[1] = word[1];
     }
     if (lane == 0) {
-        s.id = id, s.flags = flags, s.step = f.step % STEPS, s.ready = 0, s.wait_sys = sys;
+        s.id = id, s.flags = flags, s.step = f.step % STEPS, s.ready = 0, s.first_page = NO_PAGE, s.wait_sys = sys;
         s.t_pop = smem()->trace ? clock_ticks() : 0;
     }
     __syncwarp();
@@ -275,13 +275,48 @@ WEFT_DEV void fetch_loop(const cta &c)
 
 // -------------------------------------------------------------------------------------------------------- the waiter
 
+// Brings chunks [from, to) of 512 columns of x into their pages of a streaming GEMM's sequence. False: leave.
+WEFT_DEV bool load_x(weft_slot &s, uint32_t from, uint32_t to)
+{
+    uint32_t it;
+    while ((it = lds_acquire(&s.first_page)) == NO_PAGE) // released in load_stream
+        if (leaving()) return false;
+    uint32_t kb0 = s.task.tile[3] & 0xffff, nkb = s.task.tile[3] >> 16, rows = stream_rows(s);
+    uint32_t all = weft_div_up(s.op.m, 8), blocks = weft_div_up(rows, 8), width = x_blocks(rows);
+    uint32_t pages = x_pages(width), per_page = 8 / pages;
+    fence_proxy_async_global(); // x was written by ordinary stores
+    it += from * (pages + s.task.tile[2]);
+    for (uint32_t ch = from; ch < to; ch++, it += s.task.tile[2])
+        for (uint32_t i = 0; i < pages; i++, it++) {
+            uint32_t kb = ch * 8 + i * per_page, n = kb < nkb ? min(per_page, nkb - kb) : 0;
+            uint64_t *bar = &smem()->full[it % PAGES];
+            uint8_t *page = smem()->page[it % PAGES];
+            const uint8_t *x = (const uint8_t *)s.op.x +
+                               ((uint64_t)(kb0 + kb) * all + s.task.tile[0] / 8) * WEFT_FRAG_BYTES;
+            if (!claim_x_page(it % PAGES, it / PAGES)) return false;
+            mbar_arrive_expect(bar, n * blocks * WEFT_FRAG_BYTES);
+            if (blocks == all && blocks == width && n)
+                bulk_load(page, x, n * blocks * WEFT_FRAG_BYTES, bar);
+            else
+                for (uint32_t j = 0; j < n; j++)
+                    bulk_load(page + j * width * WEFT_FRAG_BYTES, x + (uint64_t)j * all * WEFT_FRAG_BYTES,
+                              blocks * WEFT_FRAG_BYTES, bar);
+        }
+    return true;
+}
+
 WEFT_DEV bool await_counters(const cta &c, weft_slot &s)
 {
     const weft_step_head &step = step_of(s);
     const weft_queue_rt &q = queue_of(s);
+    uint32_t chunk = 0, first = (s.task.tile[3] & 0xffff) / 8, chunks = weft_div_up(s.task.tile[3] >> 16, 8);
     for (uint32_t i = 0; i < s.task.n_wait; i++) {
         weft_wait w = wait_of(q, s.task, i);
-        if (w.due) sts_release(&s.ready, w.due); // chunks before `due` may go: acquired in await_ready
+        if (w.due > first + chunk && x_in_pages(s)) { // chunks before `due` may go
+            uint32_t to = min(w.due - first, chunks);
+            if (!load_x(s, chunk, to)) return false;
+            chunk = to;
+        }
         const uint32_t *word = i < 2 ? s.wait_word[i] : counter_word(q, smem()->device, w.counter);
         uint32_t target = smem()->base + (step.uses - w.lag) * w.arrivals, seen;
         bool sys = i < 2 ? s.wait_sys >> i & 1 : scope_of(q, w.counter) == WEFT_SCOPE_SYS;
@@ -294,7 +329,16 @@ WEFT_DEV bool await_counters(const cta &c, weft_slot &s)
         else
             weft_ld_acquire_gpu(word);
     }
-    return true;
+    return !x_in_pages(s) || load_x(s, chunk, chunks);
+}
+
+WEFT_DEV bool await_inputs(const cta &c, weft_slot &s)
+{
+    if (s.flags & SLOT_FIRST && !await_gate(c, step_of(s))) return false;
+    if (s.flags & SLOT_EMPTY) return true;
+    bool packets = s.task.kind == WEFT_KIND_GEMM_STREAM && s.op.flags & WEFT_OP_X_PACKET;
+    if (smem()->policy <= WEFT_POLICY_FIFO && !packets) return await_counters(c, s);
+    return !x_in_pages(s) || load_x(s, 0, weft_div_up(s.task.tile[3] >> 16, 8));
 }
 
 WEFT_DEV void wait_loop(const cta &c)
@@ -302,16 +346,12 @@ WEFT_DEV void wait_loop(const cta &c)
     if (threadIdx.x % 32 != 0) return;
     for (uint32_t n = 0;; n++) {
         weft_slot &s = smem()->slot[n % SLOTS];
-        if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n))) return;
-        if (s.flags & SLOT_EXIT) return;
-        if (s.flags & SLOT_FIRST && !await_gate(c, step_of(s))) return;
-        bool waits = !(s.flags & SLOT_EMPTY) && smem()->policy <= WEFT_POLICY_FIFO &&
-                     !(s.task.kind == WEFT_KIND_GEMM_STREAM && s.op.flags & WEFT_OP_X_PACKET);
-        if (waits && !await_counters(c, s)) return;
+        if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n)) || s.flags & SLOT_EXIT || !await_inputs(c, s)) break;
         if (smem()->trace) s.t_ready = clock_ticks();
-        sts_release(&s.ready, READY_ALL); // acquired in await_ready
+        sts_release(&s.ready, READY_ALL); // acquired in await_all
         mbar_arrive(&smem()->slot_free[n % SLOTS]);
     }
+    drain_pages();
 }
 
 // ------------------------------------------------------------------------------------------------------ the signaler

@@ -72,30 +72,90 @@ static void append_lines(tables *t, uint64_t n, uint32_t value, uint64_t *offset
 
 /* ----------------------------------------------------------------------------------------------------- static lists */
 
-/* Gives each task, in queue order, to the worker with the least to do so far; worker_of[task] and first[workers + 1]. */
+typedef struct cutter { /* of one queue */
+    const weft__image *img;
+    const weft_image_queue *q;
+    uint32_t workers;
+    uint64_t *load, *share; /* by worker: cost so far; of it, in the present run */
+    struct run_task {
+        uint32_t cost, place, id;
+    } * run; /* the present one */
+} cutter;
+
+static const weft_task *task_at(const cutter *c, uint32_t id) { return &c->img->tasks[c->q->task + id]; }
+
+static int is_gemm(const weft_task *t) { return t->kind == WEFT_KIND_GEMM_STREAM || t->kind == WEFT_KIND_GEMM_WIDE; }
+
+/* Tasks of one GEMM that stand together in the order: they don't depend on each other, and what comes after them usually
+ * waits for them all. From place `i`; their number. */
+static uint32_t take_run(const cutter *c, uint32_t i)
+{
+    const uint32_t *order = c->img->order + c->q->order;
+    const weft_task *first = task_at(c, order[i]);
+    uint32_t n = 0;
+    do {
+        c->run[n] = (struct run_task){task_at(c, order[i + n])->cost_ns, n, order[i + n]};
+        n++;
+    } while (i + n < c->q->n_task && is_gemm(first) && task_at(c, order[i + n])->op == first->op &&
+             task_at(c, order[i + n])->kind == first->kind);
+    return n;
+}
+
+static int larger_first(const void *pa, const void *pb)
+{
+    const struct run_task *a = pa, *b = pb;
+    if (a->cost != b->cost) return a->cost > b->cost ? -1 : 1;
+    return a->place < b->place ? -1 : a->place > b->place;
+}
+
+static uint32_t least_loaded(const cutter *c)
+{
+    uint32_t least = 0;
+    for (uint32_t w = 1; w < c->workers; w++)
+        if (c->share[w] < c->share[least] || (c->share[w] == c->share[least] && c->load[w] < c->load[least])) least = w;
+    return least;
+}
+
+/* Gives each task of a run, largest first, to the worker with the least of that run so far, then with the least of all, then
+ * the first (Graham 1969, LPT). Lists keep the queue's order. */
+static void deal(const cutter *c, uint16_t *worker_of, uint32_t *first)
+{
+    for (uint32_t i = 0, n; i < c->q->n_task; i += n) {
+        n = take_run(c, i);
+        qsort(c->run, n, sizeof *c->run, larger_first);
+        memset(c->share, 0, c->workers * sizeof *c->share);
+        for (uint32_t j = 0; j < n; j++) {
+            const uint32_t cost = c->run[j].cost ? c->run[j].cost : 1, w = least_loaded(c);
+            c->share[w] += cost;
+            c->load[w] += cost;
+            worker_of[c->run[j].id] = (uint16_t)w;
+            first[w + 1]++;
+        }
+    }
+}
+
+/* worker_of[task], list[], first[workers + 1]. */
 static int cut(const weft__image *img, const weft_image_queue *q, uint32_t workers, uint32_t *list, uint32_t *first,
                uint16_t *worker_of)
 {
-    uint64_t *load = calloc(workers, sizeof *load);
-    if (!load) return weft__fail(WEFT_ENOMEM, "static lists of %u workers", workers);
-    for (uint32_t i = 0; i < q->n_task; i++) {
-        uint32_t id = img->order[q->order + i], cost = img->tasks[q->task + id].cost_ns, least = 0;
-        for (uint32_t w = 1; w < workers; w++)
-            if (load[w] < load[least]) least = w;
-        load[least] += cost ? cost : 1;
-        worker_of[id] = (uint16_t)least;
-        first[least + 1]++;
+    cutter c = {
+        img, q, workers, calloc(workers, 8), calloc(workers, 8), malloc((q->n_task + 1ull) * sizeof(struct run_task))};
+    const int ok = c.load && c.share && c.run;
+    if (ok) {
+        deal(&c, worker_of, first);
+        for (uint32_t w = 0; w < workers; w++) {
+            first[w + 1] += first[w];
+            c.load[w] = first[w];
+        }
+        for (uint32_t i = 0; i < q->n_task; i++) {
+            uint32_t id = img->order[q->order + i];
+            list[c.load[worker_of[id]]++] = id;
+        }
     }
-    for (uint32_t w = 0; w < workers; w++) {
-        first[w + 1] += first[w];
-        load[w] = first[w];
-    }
-    for (uint32_t i = 0; i < q->n_task; i++) {
-        uint32_t id = img->order[q->order + i];
-        list[load[worker_of[id]]++] = id;
-    }
-    free(load);
-    return 0;
+    free(c.load);
+    free(c.share);
+    free(c.run);
+    return ok ? 0 : weft__fail(WEFT_ENOMEM, "static lists of %u workers", workers);
 }
 
 typedef struct lists {

@@ -31,7 +31,7 @@ WEFT_HD uint32_t weft_div_up(uint32_t a, uint32_t b) { return a / b + (a % b != 
 WEFT_HD uint64_t weft_round_up64(uint64_t a, uint64_t b) { return (a + b - 1) / b * b; }
 
 /* Most groups of 16 rows of W that a streaming task with so many rows of x may take: its sums lie in registers. */
-WEFT_HD uint32_t weft_stream_groups(uint32_t rows) { return rows <= 32 ? 4 : 2; }
+WEFT_HD uint32_t weft_stream_groups(uint32_t rows) { return rows <= 32 ? 8 : 4; }
 
 /* Rows a packet buffer holds for m rows: 1, 2, 4 or 8. */
 WEFT_HD uint32_t weft_packet_rows(uint32_t m) { return m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8; }
