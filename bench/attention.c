@@ -240,6 +240,8 @@ static void put_ops(const batch *a, weft__image_writer *w)
                         .pk_out = WEFT_NONE,
                         .pk_aux = WEFT_NONE,
                         .partial = PARTIAL,
+                        .squares = WEFT_NONE,
+                        .cost = WEFT_NONE,
                         .m_tile = n_seq,
                         .n_split = 1,
                         .split_kb = 1,

@@ -50,8 +50,11 @@ static void gemm(const weft__image *img, const weft_image_queue *q, uint32_t dev
     a->part[0].origin = kb0 * 64;
     if (op->flags & WEFT_OP_PARTIAL) {
         put(a, op->partial, WEFT__WRITE, r0, r1, g0 * 16, at_most((g0 + ng) * 16, op->n));
-        a->part[1].s0 = kb0 / op->split_kb;
-        a->part[1].s1 = a->part[1].s0 + 1;
+        if (op->flags & WEFT_OP_NORM) put(a, op->squares, WEFT__WRITE, r0, r1, g0, g0 + ng);
+        for (uint32_t i = 1; i < a->n; i++) {
+            a->part[i].s0 = kb0 / op->split_kb;
+            a->part[i].s1 = a->part[i].s0 + 1;
+        }
     } else {
         linear_end(op, r0, r1, g0, ng, a, img);
     }
@@ -64,7 +67,20 @@ static void reduce(const weft__image *img, const weft_image_queue *q, uint32_t d
     const uint32_t r0 = t->tile[0], r1 = r0 + t->tile[3], g0 = t->tile[1], ng = t->tile[2];
     (void)q;
     put(a, op->partial, WEFT__READ, r0, r1, g0 * 16, at_most((g0 + ng) * 16, op->n));
-    a->part[0].s1 = op->n_split;
+    if (op->flags & WEFT_OP_NORM) put(a, op->squares, WEFT__READ, r0, r1, g0, g0 + ng);
+    for (uint32_t i = 0; i < a->n; i++)
+        a->part[i].s1 = op->n_split;
+    linear_end(op, r0, r1, g0, ng, a, img);
+}
+
+/* Rows m0 .., columns of groups g0 .. of x to the same of out: COPY, and RMSNORM with all groups. */
+static void rows_to_rows(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                         weft__accesses *a)
+{
+    const weft_op *op = weft__image_op(img, device, t);
+    const uint32_t r0 = t->tile[0], r1 = r0 + t->tile[3], g0 = t->tile[1], ng = t->tile[2];
+    (void)q;
+    put(a, op->x, WEFT__READ, r0, r1, g0 * 16, at_most((g0 + ng) * 16, op->n));
     linear_end(op, r0, r1, g0, ng, a, img);
 }
 
@@ -126,6 +142,8 @@ static access_fn *const table[WEFT_KIND_COUNT] = {
     [WEFT_KIND_REDUCE] = reduce,
     [WEFT_KIND_ATTN] = attn,
     [WEFT_KIND_ATTN_COMBINE] = attn_combine,
+    [WEFT_KIND_RMSNORM] = rows_to_rows,
+    [WEFT_KIND_COPY] = rows_to_rows,
 };
 
 int weft__task_accesses(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,

@@ -12,6 +12,8 @@ uint32_t weft__cost_task(const weft_op *op, uint32_t groups, uint32_t rows, uint
     double ns = FIXED_NS;
     if (op->kind == WEFT_KIND_REDUCE) {
         ns += 64.0 * groups * rows * op->n_split / X_B_PER_NS;
+    } else if (op->kind == WEFT_KIND_RMSNORM || op->kind == WEFT_KIND_COPY) {
+        ns += 64.0 * groups * rows / X_B_PER_NS; /* two bytes in, two out */
     } else {
         const double weights = (double)groups * kb * WEFT_ATOM_BYTES, x = (double)rows * kb * 128;
         const double memory = weights / WEIGHT_B_PER_NS + x / X_B_PER_NS,

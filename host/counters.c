@@ -67,16 +67,17 @@ int weft__packets(weft__plan_state *p)
 /* ------------------------------------------------------------------------------------------------------ counters */
 
 /* Does whoever has waited for all of `base` know that `target` was complete before, over at most `depth` + 1
- * counters? */
-static int covers(const weft__plan_state *p, const weft__ptensor *base, const weft__ptensor *target, int depth)
+ * counters? memory: it is to see it too, which tasks that read packets don't pass on. */
+static int covers(const weft__plan_state *p, const weft__ptensor *base, const weft__ptensor *target, int depth,
+                  int memory)
 {
     for (uint32_t w = base->first_writer; w != WEFT_NONE; w = p->pops[w].next_writer) {
         const weft_op *op = &p->pops[w].op;
-        if (op->flags & WEFT_OP_X_PACKET) continue;
+        if (memory && op->flags & WEFT_OP_X_PACKET) continue;
         const uint32_t reads = op->kind == WEFT_KIND_REDUCE ? op->partial : op->x;
         if (!is_made(p, reads)) continue;
         if (base_of(p, reads) == target) return 1;
-        if (depth > 1 && covers(p, base_of(p, reads), target, depth - 1)) return 1;
+        if (depth > 1 && covers(p, base_of(p, reads), target, depth - 1, memory)) return 1;
     }
     return 0;
 }
@@ -111,9 +112,9 @@ int weft__counters(weft__plan_state *p)
         const uint32_t main = reduce ? op->partial : op->x, aux = op->aux;
         if (is_made(p, main)) base_of(p, main)->read = 1;
         if (reduce && base_of(p, main)->col_panel < pop->groups * 16) base_of(p, main)->col_panel = pop->groups * 16;
-        pop->wait_aux = is_made(p, aux) && !(op->flags & WEFT_OP_AUX_PACKET) &&
-                        (!is_made(p, main) || (op->flags & WEFT_OP_X_PACKET) ||
-                         !covers(p, base_of(p, main), base_of(p, aux), 2));
+        const int memory = !(op->flags & WEFT_OP_AUX_PACKET);
+        pop->wait_aux = is_made(p, aux) && (!is_made(p, main) || (memory && op->flags & WEFT_OP_X_PACKET) ||
+                                            !covers(p, base_of(p, main), base_of(p, aux), 2, memory));
         if (pop->wait_aux) base_of(p, aux)->read = 1;
         pop->level = max3(level_of(p, main), level_of(p, aux), 0);
         weft__ptensor *out = base_of(p, op->flags & WEFT_OP_PARTIAL ? op->partial : op->out);
@@ -138,7 +139,11 @@ static void add_waits(const weft__ptensor *b, uint32_t m0, uint32_t c0, uint32_t
     for (uint32_t c = c0 / b->col_panel; c <= (c1 - 1) / b->col_panel; c++) {
         uint32_t due = 0;
         if (origin != WEFT_NONE && c * b->col_panel > origin) due = (c * b->col_panel - origin) / WEFT_K_CHUNK;
-        e->wait[e->n_wait++] = (weft_wait){.counter = row + c, .due = (uint8_t)(due < 255 ? due : 255)};
+        uint32_t w = 0;
+        while (w < e->n_wait && e->wait[w].counter != row + c)
+            w++;
+        if (w == e->n_wait) e->wait[e->n_wait++] = (weft_wait){.counter = row + c, .due = 255};
+        if (due < e->wait[w].due) e->wait[w].due = (uint8_t)due;
     }
 }
 
@@ -162,6 +167,9 @@ void weft__tile_edges(const weft__plan_state *p, const weft__pop *pop, const wef
     e->n_wait = e->n_signal = 0;
     if (op->kind == WEFT_KIND_REDUCE) {
         add_waits(base_of(p, op->partial), t->m0, t->g0 * 16, at_most((t->g0 + t->ng) * 16, op->n), WEFT_NONE, e);
+    } else if (op->kind == WEFT_KIND_RMSNORM || op->kind == WEFT_KIND_COPY) {
+        const weft__ptensor *x = &p->tensors[op->x];
+        if (is_made(p, op->x)) add_waits(base_of(p, op->x), t->m0, x->col0 + c0, x->col0 + c1, WEFT_NONE, e);
     } else if (is_made(p, op->x)) {
         const uint32_t k0 = t->kb0 * 64;
         add_waits(base_of(p, op->x), t->m0, k0, at_most(k0 + t->nkb * 64, op->k), k0, e);

@@ -344,7 +344,9 @@ static void put_devices(dag *d, weft__image_writer *w, uint32_t out_name)
                       .pk_x = WEFT_NONE,
                       .pk_out = WEFT_NONE,
                       .pk_aux = WEFT_NONE,
-                      .partial = WEFT_NONE};
+                      .partial = WEFT_NONE,
+                      .squares = WEFT_NONE,
+                      .cost = WEFT_NONE};
         w->ops[2 * e] = op;
         op.kind = WEFT_KIND_NOP;
         w->ops[2 * e + 1] = op;

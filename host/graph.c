@@ -132,6 +132,16 @@ static int readable(const weft__graph *g, const char *op, const char *field, uin
     return weft__fail(WEFT_EUSAGE, "graph: op %s reads %s (%s), which no op before it writes", op, t->name, field);
 }
 
+/* `id` as what an op is about to write. */
+static int writable(const weft__graph *g, const char *op, uint32_t id)
+{
+    if (id >= g->n_tensor) return weft__fail(WEFT_EUSAGE, "graph: op %s: out is no tensor", op);
+    const weft__gtensor *out = &g->tensors[id];
+    if (out->producer == WEFT_NONE && (out->role == WEFT_ROLE_ACT || out->role == WEFT_ROLE_OUTPUT)) return 0;
+    return weft__fail(WEFT_EUSAGE, "graph: op %s can't write %s: it has a writer already or is an input", op,
+                      out->name);
+}
+
 static int check_gemm_shapes(const weft__graph *g, const weft__gemm *d, const char *name)
 {
     const weft__gtensor *x = &g->tensors[d->x], *w = &g->tensors[d->w], *out = &g->tensors[d->out];
@@ -161,14 +171,9 @@ int weft__graph_gemm(weft__graph *g, const weft__gemm *d, uint32_t *op)
     int rc = readable(g, name, "x", d->x);
     if (!rc) rc = readable(g, name, "w", d->w);
     if (!rc && has_aux) rc = readable(g, name, "aux", d->aux);
+    if (!rc) rc = writable(g, name, d->out);
+    if (!rc) rc = check_gemm_shapes(g, d, name);
     if (rc) return rc;
-    if (d->out >= g->n_tensor) return weft__fail(WEFT_EUSAGE, "graph: op %s: out is no tensor", name);
-    weft__gtensor *out = &g->tensors[d->out];
-    if (out->producer != WEFT_NONE || (out->role != WEFT_ROLE_ACT && out->role != WEFT_ROLE_OUTPUT)) {
-        return weft__fail(WEFT_EUSAGE, "graph: op %s can't write %s: it has a writer already or is an input", name,
-                          out->name);
-    }
-    if ((rc = check_gemm_shapes(g, d, name))) return rc;
     weft__gop o = {.kind = WEFT__GOP_GEMM,
                    .epilogue = (uint8_t)d->epilogue,
                    .norm = d->norm != 0,
@@ -181,8 +186,40 @@ int weft__graph_gemm(weft__graph *g, const weft__gemm *d, uint32_t *op)
                    .eps = d->eps,
                    .n_tile = 1};
     if ((rc = add_op(g, &o, name, op))) return rc;
-    out->producer = g->n_op - 1;
+    g->tensors[d->out].producer = g->n_op - 1;
     return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------- RMSNORM */
+
+int weft__graph_rmsnorm(weft__graph *g, const weft__rmsnorm *d, uint32_t *op)
+{
+    const char *name = d->name ? d->name : "rmsnorm";
+    if (!(d->eps >= 0 && isfinite(d->eps))) return weft__fail(WEFT_EUSAGE, "graph: op %s: bad eps", name);
+    int rc = readable(g, name, "x", d->x);
+    if (!rc) rc = writable(g, name, d->out);
+    if (rc) return rc;
+    const weft__gtensor *x = &g->tensors[d->x];
+    if (x->dtype != WEFT_BF16 && x->dtype != WEFT_FP16) {
+        return weft__fail(WEFT_EUSAGE, "graph: op %s: x is neither bf16 nor fp16", name);
+    }
+    rc = shape_is(g, name, "out", d->out, x->rows, x->cols, x->dtype);
+    if (!rc && d->gain != WEFT_NONE) rc = shape_is(g, name, "gain", d->gain, 1, x->cols, WEFT_FP32);
+    if (!rc && d->gain != WEFT_NONE && g->tensors[d->gain].role != WEFT_ROLE_WEIGHT) {
+        rc = weft__fail(WEFT_EUSAGE, "graph: op %s: the gain is not a weight", name);
+    }
+    const weft__gop o = {.kind = WEFT__GOP_RMSNORM,
+                         .layer = d->layer,
+                         .device = WEFT_NONE,
+                         .x = d->x,
+                         .w = d->gain,
+                         .aux = WEFT_NONE,
+                         .out = d->out,
+                         .eps = d->eps,
+                         .n_tile = 1};
+    if (!rc) rc = add_op(g, &o, name, op);
+    if (!rc) g->tensors[d->out].producer = g->n_op - 1;
+    return rc;
 }
 
 /* -------------------------------------------------------------------------------------------------- MIX and NOP */

@@ -32,7 +32,8 @@ typedef struct weft__gtensor {
 enum weft__gop_kind {
     WEFT__GOP_GEMM,
     WEFT__GOP_MIX,
-    WEFT__GOP_NOP
+    WEFT__GOP_NOP,
+    WEFT__GOP_RMSNORM
 };
 
 typedef struct weft__gop {
@@ -43,7 +44,7 @@ typedef struct weft__gop {
     uint8_t join;            /* MIX, NOP: the task's inputs meet at one counter instead of one counter an input */
     uint32_t layer;          /* what placements count: ops of one layer stay together */
     uint32_t device;         /* MIX, NOP: where it runs */
-    uint32_t x, w, aux, out; /* tensors, or WEFT_NONE; GEMM */
+    uint32_t x, w, aux, out; /* tensors, or WEFT_NONE; GEMM; RMSNORM: w is the gain */
     float eps;
     uint32_t constant; /* MIX */
     uint32_t n_tile;   /* NOP: tasks; 1 for MIX */
@@ -75,6 +76,14 @@ typedef struct weft__gemm {
     float eps;
 } weft__gemm;
 int weft__graph_gemm(weft__graph *g, const weft__gemm *desc, uint32_t *op);
+
+/* out = x / sqrt(mean(x^2) + eps) * gain, row by row. gain: a weight of 1 x k, fp32, or WEFT_NONE. */
+typedef struct weft__rmsnorm {
+    const char *name;
+    uint32_t layer, x, gain, out;
+    float eps;
+} weft__rmsnorm;
+int weft__graph_rmsnorm(weft__graph *g, const weft__rmsnorm *desc, uint32_t *op);
 
 /* One task that hashes `constant` and the values of the ops in in[] (MIX ops), in order, on `device`. Op i's value
  * is word i of the OUTPUT tensor "out" (1 x n_op, u32) on device 0, and of every device that needs it. */
@@ -111,6 +120,7 @@ typedef struct weft__model {
     const char *prefix; /* NULL: "model." */
     uint32_t dtype;     /* as computed: BF16 or FP16 */
     uint64_t seed;
+    uint32_t separate_norm; /* the norm is an op of its own, its result stored; else the gate and up GEMM applies it */
 } weft__model;
 int weft__graph_mlp(const weft__model *model, uint32_t m, weft__graph **out);
 

@@ -85,7 +85,7 @@ int weft__graph_chain(const weft__chain *c, weft__graph **out)
 /* ----------------------------------------------------------------------------------------------------- MLP blocks */
 
 typedef struct names { /* of one layer, in the model's files and in the graph */
-    char gate[192], up[192], down[192], gain[192], w_gateup[64], w_down[64], h[64], out[64];
+    char gate[192], up[192], down[192], gain[192], w_gateup[64], w_down[64], g[64], norm[64], h[64], out[64];
 } names;
 
 static void name_layer(names *n, const weft__model *m, uint32_t layer)
@@ -97,6 +97,8 @@ static void name_layer(names *n, const weft__model *m, uint32_t layer)
     snprintf(n->gain, sizeof n->gain, "%slayers.%u.post_attention_layernorm.weight", p, layer);
     snprintf(n->w_gateup, sizeof n->w_gateup, "gateup%u.w", layer);
     snprintf(n->w_down, sizeof n->w_down, "down%u.w", layer);
+    snprintf(n->g, sizeof n->g, "norm%u.gain", layer);
+    snprintf(n->norm, sizeof n->norm, "norm%u", layer);
     snprintf(n->h, sizeof n->h, "gateup%u", layer);
     snprintf(n->out, sizeof n->out, layer + 1 == m->layers ? "out" : "down%u", layer);
 }
@@ -108,32 +110,48 @@ static int mlp_weights(weft__graph *g, const weft__model *m, uint32_t layer, con
         int rc = seeded_weight(g, n->w_gateup, m->dtype, n1, h, weight_seed(m->seed, 2 * layer), w1);
         return rc ? rc : seeded_weight(g, n->w_down, m->dtype, h, f, weight_seed(m->seed, 2 * layer + 1), w2);
     }
-    const weft__source s1 = {.fill = WEFT_FILL_MODEL, .a = n->gate, .b = n->up, .gain = n->gain};
+    const weft__source s1 = {
+        .fill = WEFT_FILL_MODEL, .a = n->gate, .b = n->up, .gain = m->separate_norm ? NULL : n->gain};
     const weft__source s2 = {.fill = WEFT_FILL_MODEL, .a = n->down};
     int rc = weft__graph_weight(g, n->w_gateup, m->dtype, n1, h, &s1, w1);
     return rc ? rc : weft__graph_weight(g, n->w_down, m->dtype, h, f, &s2, w2);
 }
 
+/* The norm as an op of its own: *x becomes its output. A seeded model's gain is 1. */
+static int mlp_norm(weft__graph *g, const weft__model *m, uint32_t layer, uint32_t rows, const names *n, uint32_t *x)
+{
+    const weft__source gain = {.fill = WEFT_FILL_MODEL, .a = n->gain};
+    char name[64];
+    weft__rmsnorm d = {.name = name, .layer = layer, .x = *x, .gain = WEFT_NONE, .eps = m->eps};
+    snprintf(name, sizeof name, "layer%u.norm", layer);
+    int rc = m->named ? weft__graph_weight(g, n->g, WEFT_FP32, 1, m->hidden, &gain, &d.gain) : 0;
+    if (!rc) rc = weft__graph_tensor(g, n->norm, WEFT_ROLE_ACT, m->dtype, rows, m->hidden, &d.out);
+    if (!rc) rc = weft__graph_rmsnorm(g, &d, NULL);
+    *x = d.out;
+    return rc;
+}
+
 static int mlp_layer(weft__graph *g, const weft__model *m, uint32_t layer, uint32_t rows, uint32_t *x)
 {
     names n;
-    uint32_t w1, w2, h, out;
+    uint32_t w1, w2, h, out, normed = *x;
     char name[64];
     const uint32_t role = layer + 1 == m->layers ? WEFT_ROLE_OUTPUT : WEFT_ROLE_ACT;
     name_layer(&n, m, layer);
     int rc = mlp_weights(g, m, layer, &n, &w1, &w2);
     if (!rc) rc = weft__graph_tensor(g, n.h, WEFT_ROLE_ACT, m->dtype, rows, m->intermediate, &h);
     if (!rc) rc = weft__graph_tensor(g, n.out, role, m->dtype, rows, m->hidden, &out);
+    if (!rc && m->separate_norm) rc = mlp_norm(g, m, layer, rows, &n, &normed);
     if (rc) return rc;
     snprintf(name, sizeof name, "layer%u.gateup", layer);
     const weft__gemm up = {.name = name,
                            .layer = layer,
-                           .x = *x,
+                           .x = normed,
                            .w = w1,
                            .aux = WEFT_NONE,
                            .out = h,
                            .epilogue = WEFT_EPI_GATED_SILU,
-                           .norm = 1,
+                           .norm = !m->separate_norm,
                            .eps = m->eps};
     if ((rc = weft__graph_gemm(g, &up, NULL))) return rc;
     snprintf(name, sizeof name, "layer%u.down", layer);

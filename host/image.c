@@ -102,8 +102,9 @@ static weft_section *section_of(weft_image_header *h, uint32_t s)
 
 int weft__image_writer_init(weft__image_writer *w, const weft__image_counts *c, uint32_t n_device, uint32_t n_variant)
 {
-    const uint64_t counts[WEFT__SECTION_COUNT] = {c->devices, c->queues, c->tensors,  c->weights, c->ops,  c->tasks,
-                                                  c->order,   c->side,   c->counters, c->deps,    c->args, c->strings};
+    const uint64_t counts[WEFT__SECTION_COUNT] = {c->devices, c->queues, c->tensors, c->weights,  c->ops,
+                                                  c->tasks,   c->order,  c->side,    c->counters, c->deps,
+                                                  c->args,    c->costs,  c->strings};
     weft_image_header head = {.magic = WEFT_IMAGE_MAGIC,
                               .version = WEFT_ABI_VERSION,
                               .header_bytes = sizeof head,

@@ -26,6 +26,7 @@ typedef struct weft__image {
     const weft_counter *counters;
     const uint32_t *deps;
     const uint32_t *args;
+    const uint32_t *costs;
     const char *strings;
     uint32_t n_device, n_variant;
     uint32_t n_tensor, n_weight, n_op, n_task;
@@ -104,7 +105,7 @@ uint64_t weft__image_peers(const weft__image *img, uint32_t device);
 /* ------------------------------------------------------------------------------------------------ making an image */
 
 typedef struct weft__image_counts { /* elements of each section; strings in bytes */
-    uint64_t devices, queues, tensors, weights, ops, tasks, order, side, counters, deps, args, strings;
+    uint64_t devices, queues, tensors, weights, ops, tasks, order, side, counters, deps, args, costs, strings;
 } weft__image_counts;
 
 /* An image under construction: one buffer of the final size, zeroed, with the header's sections laid out. Fill the
@@ -124,6 +125,7 @@ typedef struct weft__image_writer {
     weft_counter *counters;
     uint32_t *deps;
     uint32_t *args;
+    uint32_t *costs;
     char *strings;
 } weft__image_writer;
 

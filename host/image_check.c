@@ -83,6 +83,7 @@ static int check_sections(const char *file, const weft_image_header *h, uint64_t
     if (h->queues.count != (uint64_t)h->n_variant * h->n_device) {
         return header_bad(file, "queues", h->queues.count, "count is not n_variant * n_device");
     }
+    if (h->costs.count % h->n_device) return header_bad(file, "costs", h->costs.count, "not a multiple of n_device");
     return 0;
 }
 
@@ -237,6 +238,19 @@ static int check_linear_out(const weft__image *img, place p, const weft_op *op)
                      cols);
 }
 
+/* The sums of squares that go with a partial, where the op has them. */
+static int check_squares(const weft__image *img, place p, const weft_op *op, int flags)
+{
+    const int has = (op->flags & WEFT_OP_NORM) != 0;
+    int rc = op_tensor(img, p, op, "squares", op->squares, has ? REQUIRED | flags : flags, WEFT_LAYOUT_PARTIAL,
+                       WEFT_FP32, op->m, weft_div_up(op->n, 16));
+    if (rc || op->squares == WEFT_NONE) return rc;
+    if (!has) return bad(p, "squares", op->squares, "the op does not normalise");
+    if (img->tensors[op->squares].splits != op->n_split)
+        return bad(p, "squares", op->squares, "wrong number of splits");
+    return 0;
+}
+
 static int check_gemm(const weft__image *img, place p, const weft_op *op)
 {
     const int wide = op->kind == WEFT_KIND_GEMM_WIDE, packet_x = op->flags & WEFT_OP_X_PACKET;
@@ -259,12 +273,11 @@ static int check_gemm(const weft__image *img, place p, const weft_op *op)
     if (!(op->flags & WEFT_OP_PARTIAL)) {
         return op->n_split == 1 ? check_linear_out(img, p, op) : bad(p, "n_split", op->n_split, "splits need PARTIAL");
     }
-    if (op->flags & WEFT_OP_NORM) return bad(p, "flags", op->flags, "NORM does not go with PARTIAL");
     rc = op_tensor(img, p, op, "partial", op->partial, ANYWHERE | REQUIRED, WEFT_LAYOUT_PARTIAL, WEFT_FP32, op->m,
                    op->n);
     if (!rc && img->tensors[op->partial].splits != op->n_split)
         rc = bad(p, "partial", op->partial, "wrong number of splits");
-    return rc;
+    return rc ? rc : check_squares(img, p, op, ANYWHERE);
 }
 
 static int check_reduce(const weft__image *img, place p, const weft_op *op)
@@ -273,10 +286,30 @@ static int check_reduce(const weft__image *img, place p, const weft_op *op)
     if (rc) return rc;
     if (op->n_split != img->tensors[op->partial].splits)
         return bad(p, "n_split", op->n_split, "not those of its partial");
-    if (op->flags & (WEFT_OP_NORM | WEFT_OP_PARTIAL | WEFT_OP_X_PACKET))
-        return bad(p, "flags", op->flags, "not of a REDUCE");
+    if (op->flags & (WEFT_OP_PARTIAL | WEFT_OP_X_PACKET)) return bad(p, "flags", op->flags, "not of a REDUCE");
     if (!op->m_tile) return bad(p, "m_tile", 0, "must not be 0");
-    return check_linear_out(img, p, op);
+    if (op->flags & WEFT_OP_NORM && !op->k) return bad(p, "k", 0, "must not be 0");
+    rc = check_squares(img, p, op, 0);
+    return rc ? rc : check_linear_out(img, p, op);
+}
+
+/* RMSNORM and COPY: x, perhaps a gain, out of the same shape. Copies move whole blocks of one layout. */
+static int check_rows(const weft__image *img, place p, const weft_op *op)
+{
+    const int norm = op->kind == WEFT_KIND_RMSNORM;
+    int rc = op_tensor(img, p, op, "x", op->x, REQUIRED, WEFT_LAYOUT_COUNT, op->dtype, op->m, op->n);
+    if (rc) return rc;
+    const uint32_t layout = img->tensors[op->x].layout;
+    if (op->k != op->n) return bad(p, "k", op->k, "not n");
+    if (layout != WEFT_LAYOUT_FRAG && layout != WEFT_LAYOUT_PANEL) return bad(p, "x", op->x, "neither FRAG nor PANEL");
+    if (op->flags & ~(uint32_t)WEFT_OP_OUT_PACKET) return bad(p, "flags", op->flags, "not of such an op");
+    if (op->epilogue != WEFT_EPI_NONE) return bad(p, "epilogue", op->epilogue, "such an op has none");
+    if (!op->m_tile) return bad(p, "m_tile", 0, "must not be 0");
+    rc = op_tensor(img, p, op, "w", op->w, 0, WEFT_LAYOUT_ROW, WEFT_FP32, 1, op->n);
+    if (!rc && !norm && op->w != WEFT_NONE) rc = bad(p, "w", op->w, "a copy has no gain");
+    if (!rc) rc = check_linear_out(img, p, op);
+    if (!rc && !norm && img->tensors[op->out].layout != layout) rc = bad(p, "out", op->out, "not in the layout of x");
+    return rc;
 }
 
 static int check_attn(const weft__image *img, place p, const weft_op *op)
@@ -317,10 +350,13 @@ static int check_op(const weft__image *img, place p, const weft_op *op)
     if (!rc) rc = below(p, "epilogue", op->epilogue, WEFT_EPI_GELU + 1);
     if (!rc) rc = below(p, "flags", op->flags, WEFT_OP_PARTIAL * 2);
     if (!rc && !isfinite(op->eps)) rc = bad(p, "eps", 0, "not finite");
-    const uint32_t ids[] = {op->x, op->w, op->out, op->aux, op->scale, op->pk_x, op->pk_out, op->pk_aux, op->partial};
-    static const char *const names[] = {"x", "w", "out", "aux", "scale", "pk_x", "pk_out", "pk_aux", "partial"};
+    const uint32_t ids[] = {op->x,    op->w,      op->out,    op->aux,     op->scale,
+                            op->pk_x, op->pk_out, op->pk_aux, op->partial, op->squares};
+    static const char *const names[] = {"x",    "w",      "out",    "aux",     "scale",
+                                        "pk_x", "pk_out", "pk_aux", "partial", "squares"};
     for (size_t i = 0; i < sizeof ids / sizeof *ids && !rc; i++)
         rc = none_or_below(p, names[i], ids[i], img->n_tensor);
+    if (!rc) rc = none_or_below(p, "cost", op->cost, img->header->costs.count / img->n_device);
     if (rc) return rc;
     if (op->kind == WEFT_KIND_NOP || op->kind == WEFT_KIND_MIX) return 0;
     if (!op->m || !op->n) return bad(p, op->m ? "n" : "m", 0, "must not be 0");
@@ -328,6 +364,7 @@ static int check_op(const weft__image *img, place p, const weft_op *op)
     if (op->epilogue == WEFT_EPI_GATED_SILU && op->n % 16) return bad(p, "n", op->n, "gated, but not a multiple of 16");
     if (op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE) return check_attn(img, p, op);
     if (op->kind == WEFT_KIND_REDUCE) return check_reduce(img, p, op);
+    if (op->kind == WEFT_KIND_RMSNORM || op->kind == WEFT_KIND_COPY) return check_rows(img, p, op);
     return op->k ? check_gemm(img, p, op) : bad(p, "k", 0, "must not be 0");
 }
 
@@ -413,6 +450,26 @@ static int check_mix_args(const weft__image *img, place p, const weft_image_queu
     return 0;
 }
 
+/* REDUCE, RMSNORM, COPY: a rectangle of rows and groups. */
+static int check_rectangle(const weft__image *img, place p, const weft_op *op, const weft_task *t)
+{
+    const uint32_t groups = weft_div_up(op->n, 16);
+    if (t->tile[0] >= op->m || !t->tile[3] || t->tile[3] > op->m - t->tile[0]) {
+        return bad(p, "tile[0]", t->tile[0], "rows past the op's");
+    }
+    if (t->tile[1] >= groups || !t->tile[2] || t->tile[2] > groups - t->tile[1]) {
+        return bad(p, "tile[1]", t->tile[1], "groups past the op's");
+    }
+    if (op->kind == WEFT_KIND_RMSNORM && t->tile[2] != groups) return bad(p, "tile[2]", t->tile[2], "not whole rows");
+    if (op->kind != WEFT_KIND_COPY) return 0;
+    const uint32_t rows = img->tensors[op->x].layout == WEFT_LAYOUT_FRAG ? 8 : 16, end = t->tile[0] + t->tile[3];
+    if (t->tile[0] % rows || (end % rows && end != op->m)) return bad(p, "tile[0]", t->tile[0], "not whole blocks");
+    if (t->tile[1] % 4 || (t->tile[2] % 4 && t->tile[1] + t->tile[2] != groups)) {
+        return bad(p, "tile[1]", t->tile[1], "not whole blocks");
+    }
+    return 0;
+}
+
 static int check_tile(const weft__image *img, place p, const weft_image_queue *q, uint32_t device, const weft_task *t)
 {
     const weft_op *op = weft__image_op(img, device, t);
@@ -420,16 +477,9 @@ static int check_tile(const weft__image *img, place p, const weft_image_queue *q
     case WEFT_KIND_MIX: return check_mix_args(img, p, q, device, t);
     case WEFT_KIND_GEMM_STREAM:
     case WEFT_KIND_GEMM_WIDE: return check_gemm_tile(p, op, t);
-    case WEFT_KIND_REDUCE: {
-        const uint32_t groups = weft_div_up(op->n, 16);
-        if (t->tile[0] >= op->m || !t->tile[3] || t->tile[3] > op->m - t->tile[0]) {
-            return bad(p, "tile[0]", t->tile[0], "rows past the op's");
-        }
-        if (t->tile[1] >= groups || !t->tile[2] || t->tile[2] > groups - t->tile[1]) {
-            return bad(p, "tile[1]", t->tile[1], "groups past the op's");
-        }
-        return 0;
-    }
+    case WEFT_KIND_REDUCE:
+    case WEFT_KIND_RMSNORM:
+    case WEFT_KIND_COPY: return check_rectangle(img, p, op, t);
     case WEFT_KIND_ATTN: return t->tile[0] < t->tile[1] ? 0 : bad(p, "tile[0]", t->tile[0], "not a share of tile[1]");
     case WEFT_KIND_ATTN_COMBINE: {
         const uint32_t pairs = op->m * op->param[WEFT_ATTN_KV_HEADS];

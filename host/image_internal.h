@@ -19,6 +19,7 @@
     X(counters, weft_counter)                                                                                          \
     X(deps, uint32_t)                                                                                                  \
     X(args, uint32_t)                                                                                                  \
+    X(costs, uint32_t)                                                                                                 \
     X(strings, char)
 
 enum {

@@ -5,10 +5,13 @@
  * reader
  *   row         device t, reducer r                x columns t, W (r, t)  -> partial sums in r's memory
  *               reducer r, reader e                partials of all t      -> columns r of out in e's memory
+ *   norm        reader e, or a device of the group x (all)                -> out (all) in e's memory
+ *   copy        device t, reader e                 columns t of out       -> the same in e's memory
  *
  * Slices begin at multiples of 64 columns, so that a slice of a tensor is a run of its memory. A pair of GEMMs of
  * which the second alone reads the first is split by columns, then by rows: the tensor between them never leaves its
- * device. Where several devices read what one GEMM writes, and for split K, the sums go through partials as well. */
+ * device. Where several devices read what one GEMM writes, and for split K, the sums go through partials as well. With
+ * `copies`, a device writes its results into its own memory, and copies take them to those who read them. */
 #include "plan_internal.h"
 
 #include <stdlib.h>
@@ -156,7 +159,9 @@ static weft_op blank(const ctx *c, uint32_t device, uint32_t kind, uint32_t n, u
                      .pk_x = WEFT_NONE,
                      .pk_out = WEFT_NONE,
                      .pk_aux = WEFT_NONE,
-                     .partial = WEFT_NONE};
+                     .partial = WEFT_NONE,
+                     .squares = WEFT_NONE,
+                     .cost = WEFT_NONE};
 }
 
 static weft_op gemm(const ctx *c, uint32_t device, uint32_t n, uint32_t k)
@@ -184,14 +189,39 @@ static int set_aux(const ctx *c, weft_op *op, slice s)
     return rc ? rc : weft__view_new(p, base, s.first, s.n, 0, &op->aux);
 }
 
-/* Columns s of out on the device that reads it. */
+/* Columns s of out on a device: all that it has of the tensor, if it only keeps them for copies. */
 static int set_out(const ctx *c, weft_op *op, uint32_t reader, slice s)
 {
     uint32_t base;
+    if (!(c->dests >> reader & 1)) return activation(c->p, c->o->out, reader, s.n, &op->out);
     int rc = activation(c->p, c->o->out, reader, c->cols, &base);
     return rc ? rc : weft__view_new(c->p, base, s.first, s.n, 0, &op->out);
 }
 
+/* Where a device's tasks store columns s of out: with all who read it, or, for copies, at home. Not slices: a copy would wait
+ * for the whole tensor at home, and with it for the copies of the other slices. */
+static uint64_t stored_on(const ctx *c, uint32_t device, slice s)
+{
+    const uint64_t home = 1ull << device;
+    return c->p->opt->copies && s.n == c->cols && c->dests & ~home ? home : c->dests;
+}
+
+/* Copies of columns s of out, which `from` on `device` holds, to those who read them elsewhere. */
+static int send_copies(const ctx *c, uint32_t device, uint32_t from, slice s)
+{
+    const uint64_t left = c->dests & ~stored_on(c, device, s);
+    int rc = 0;
+    for (uint32_t e = 0; e < c->p->opt->n_device && !rc; e++) {
+        if (!(left >> e & 1)) continue;
+        weft_op op = blank(c, device, WEFT_KIND_COPY, s.n, s.n);
+        op.x = from;
+        rc = set_out(c, &op, e, s);
+        if (!rc) rc = add_pop(c, &op);
+    }
+    return rc;
+}
+
+/* Sums of `splits` parts of K for n rows of W; also the sums of squares of those parts. */
 static int new_partial(const ctx *c, uint32_t device, uint32_t n, uint32_t splits, uint32_t *id)
 {
     weft_tensor t = {.name = WEFT_NONE,
@@ -206,21 +236,27 @@ static int new_partial(const ctx *c, uint32_t device, uint32_t n, uint32_t split
     return weft__base_new(c->p, &t, WEFT_NONE, id);
 }
 
-/* Reductions of a partial that hold columns s of out: one for each reader. */
-static int reduce_to_all(const ctx *c, uint32_t device, uint32_t partial, slice s)
+/* Reductions of a partial that hold columns s of out: one for each place where it is stored. */
+static int reduce_to_all(const ctx *c, uint32_t device, uint32_t partial, uint32_t squares, slice s)
 {
+    const uint64_t stored = stored_on(c, device, s);
+    uint32_t last = WEFT_NONE;
     int rc = 0;
     for (uint32_t e = 0; e < c->p->opt->n_device && !rc; e++) {
-        if (!(c->dests >> e & 1)) continue;
+        if (!(stored >> e & 1)) continue;
         weft_op op = blank(c, device, WEFT_KIND_REDUCE, w_rows(c, s).n, c->k);
         op.epilogue = c->o->epilogue;
+        op.flags = squares != WEFT_NONE ? WEFT_OP_NORM : 0;
+        op.eps = c->o->eps;
+        op.squares = squares;
         op.partial = partial;
         op.n_split = c->p->tensors[partial].t.splits;
         rc = set_aux(c, &op, s);
         if (!rc) rc = set_out(c, &op, e, s);
         if (!rc) rc = add_pop(c, &op);
+        last = op.out;
     }
-    return rc;
+    return rc ? rc : send_copies(c, device, last, s);
 }
 
 /* Columns s of out from all of x, on one device: straight into the reader's memory, or through partials. */
@@ -228,32 +264,47 @@ static int lower_columns(const ctx *c, uint32_t device, slice s)
 {
     weft__plan_state *p = c->p;
     const slice rows = w_rows(c, s);
-    const uint32_t blocks = weft_div_up(c->k, 64), split = p->opt->split_k > 1 && !c->o->norm ? p->opt->split_k : 1;
-    const int several = __builtin_popcountll(c->dests) > 1;
+    const uint32_t blocks = weft_div_up(c->k, 64), split = p->opt->split_k > 1 ? p->opt->split_k : 1;
+    const uint64_t stored = stored_on(c, device, s);
     weft_op op = gemm(c, device, rows.n, c->k);
     op.split_kb = weft_div_up(blocks, split < blocks ? split : blocks);
     op.n_split = weft_div_up(blocks, op.split_kb);
     int rc = activation(p, c->o->x, device, c->k, &op.x);
     if (!rc) rc = weight(p, c->o->w, device, rows, (slice){0, c->k}, &op.w);
+    op.flags = c->o->norm ? WEFT_OP_NORM : 0;
+    op.eps = c->o->eps;
     if (rc) return rc;
-    if (op.n_split == 1 && !several) {
-        op.flags = c->o->norm ? WEFT_OP_NORM : 0;
-        op.eps = c->o->eps;
+    if (op.n_split == 1 && __builtin_popcountll(stored) == 1) {
         op.epilogue = c->o->epilogue;
         rc = set_aux(c, &op, s);
-        if (!rc) rc = set_out(c, &op, (uint32_t)__builtin_ctzll(c->dests), s);
-        return rc ? rc : add_pop(c, &op);
+        if (!rc) rc = set_out(c, &op, (uint32_t)__builtin_ctzll(stored), s);
+        if (!rc) rc = add_pop(c, &op);
+        return rc ? rc : send_copies(c, device, op.out, s);
     }
-    if (c->o->norm) {
-        return weft__fail(WEFT_EUSAGE,
-                          "plan: op %s: devices 0x%llx all read it, but it normalises its input, so its sums "
-                          "can't be sent to several devices",
-                          c->o->name, (unsigned long long)c->dests);
-    }
-    op.flags = WEFT_OP_PARTIAL;
+    op.flags |= WEFT_OP_PARTIAL;
     rc = new_partial(c, device, rows.n, op.n_split, &op.partial);
+    if (!rc && c->o->norm) rc = new_partial(c, device, weft_div_up(rows.n, 16), op.n_split, &op.squares);
     if (!rc) rc = add_pop(c, &op);
-    return rc ? rc : reduce_to_all(c, device, op.partial, s);
+    return rc ? rc : reduce_to_all(c, device, op.partial, op.squares, s);
+}
+
+/* Each reader of the group normalises for itself; one device of the group does for the readers elsewhere. */
+static int lower_norm(const ctx *c, uint32_t first, uint32_t of)
+{
+    int rc = 0;
+    for (uint32_t e = 0; e < c->p->opt->n_device && !rc; e++) {
+        if (!(c->dests >> e & 1)) continue;
+        const uint32_t device = e >= first && e < first + of ? e : first;
+        weft_op op = blank(c, device, WEFT_KIND_RMSNORM, c->k, c->k);
+        op.eps = c->o->eps;
+        rc = activation(c->p, c->o->x, device, c->k, &op.x);
+        if (!rc && c->o->w != WEFT_NONE) {
+            rc = weight(c->p, c->o->w, device, (slice){0, 1}, (slice){0, c->k}, &op.w);
+        }
+        if (!rc) rc = set_out(c, &op, e, (slice){0, c->cols});
+        if (!rc) rc = add_pop(c, &op);
+    }
+    return rc;
 }
 
 /* Columns s of out, kept on the device that makes them: all that device reads of the tensor. */
@@ -293,7 +344,7 @@ static int lower_rows(const ctx *c, uint32_t first, uint32_t of)
             if (!rc) rc = weft__view_new(p, partial, 0, rows.n, split++, &op.partial);
             if (!rc) rc = add_pop(c, &op);
         }
-        if (!rc) rc = reduce_to_all(c, first + r, partial, s);
+        if (!rc) rc = reduce_to_all(c, first + r, partial, WEFT_NONE, s);
         if (rc) return rc;
     }
     return 0;
@@ -305,6 +356,7 @@ static int stays_sliced(const ctx *c)
     const weft__graph *g = c->p->g;
     const uint32_t reader = c->reader[c->o->out];
     if (g->tensors[c->o->out].role != WEFT_ROLE_ACT || reader >= g->n_op) return 0;
+    if (g->ops[reader].kind != WEFT__GOP_GEMM) return 0;
     return g->ops[reader].x == c->o->out && !g->ops[reader].norm && c->p->group_of[reader] == c->p->group_of[c->gop];
 }
 
@@ -319,6 +371,7 @@ static int lower_op(ctx *c)
     c->cols = p->g->tensors[c->o->out].cols;
     c->dests = p->gt_need[c->o->out];
     if (!c->dests) c->dests = 1ull << first; /* nobody reads it */
+    if (c->o->kind == WEFT__GOP_RMSNORM) return lower_norm(c, first, of);
     if (of == 1) return lower_columns(c, first, (slice){0, c->cols});
     if (c->sliced[c->o->x]) return lower_rows(c, first, of);
     c->sliced[c->o->out] = (uint8_t)stays_sliced(c);

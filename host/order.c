@@ -55,7 +55,7 @@ static uint32_t group_size(const weft__plan_state *p)
     uint32_t most = 1;
     for (uint32_t i = 0; i < p->n_pop; i++) {
         const weft__pop *pop = &p->pops[i];
-        if (pop->op.kind == WEFT_KIND_REDUCE) continue; /* short, and beside the GEMMs */
+        if (pop->op.kind != WEFT_KIND_GEMM_STREAM && pop->op.kind != WEFT_KIND_GEMM_WIDE) continue; /* short */
         const uint32_t want = weft_div_up(p->opt->workers[pop->op.device], pop->n_nt * pop->op.n_split);
         if (want > most) most = want;
     }
@@ -84,12 +84,14 @@ int weft__order_units(weft__plan_state *p)
         for (uint32_t mt = 0; mt < p->pops[i].n_mt; mt++) {
             weft__unit *u = &p->units[p->n_unit++];
             const uint32_t level = p->pops[i].level;
+            const uint32_t panel = (uint32_t)((uint64_t)mt * p->pops[i].op.m_tile /
+                                              p->m_tile); /* norms have smaller tiles */
             *u = (weft__unit){.pop = i, .mt = mt};
-            u->key[0] = mt / per_chunk;
+            u->key[0] = panel / per_chunk;
             if (rank)
                 u->key[1] = ~rank[i];
             else
-                u->key[1] = grouped ? (uint64_t)(mt / together) << 32 | level : (uint64_t)level << 32 | mt;
+                u->key[1] = grouped ? (uint64_t)(panel / together) << 32 | level : (uint64_t)level << 32 | mt;
         }
     }
     qsort(p->units, p->n_unit, sizeof *p->units, by_key);

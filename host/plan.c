@@ -48,17 +48,19 @@ static int check_options(const weft__plan_options *o)
     return 0;
 }
 
-/* *gemm: whether the graph is of GEMMs (then all of one batch) or of MIX and NOP ops. */
-static int check_graph(const weft__graph *g, int *gemm, uint32_t *m)
+static int is_linear(const weft__gop *op) { return op->kind == WEFT__GOP_GEMM || op->kind == WEFT__GOP_RMSNORM; }
+
+/* *linear: whether the graph is of GEMMs and norms (then all of one batch) or of MIX and NOP ops. */
+static int check_graph(const weft__graph *g, int *linear, uint32_t *m)
 {
     if (!g->n_op) return weft__fail(WEFT_EUSAGE, "plan: the graph has no ops");
-    *gemm = g->ops[0].kind == WEFT__GOP_GEMM;
-    *m = *gemm ? g->tensors[g->ops[0].x].rows : 0;
+    *linear = is_linear(&g->ops[0]);
+    *m = *linear ? g->tensors[g->ops[0].x].rows : 0;
     for (uint32_t i = 0; i < g->n_op; i++) {
-        if ((g->ops[i].kind == WEFT__GOP_GEMM) != *gemm) {
-            return weft__fail(WEFT_EUSAGE, "plan: op %u: GEMMs don't mix with MIX and NOP ops", i);
+        if (is_linear(&g->ops[i]) != *linear) {
+            return weft__fail(WEFT_EUSAGE, "plan: op %u: GEMMs and norms don't mix with MIX and NOP ops", i);
         }
-        if (*gemm && g->tensors[g->ops[i].x].rows != *m) {
+        if (*linear && g->tensors[g->ops[i].x].rows != *m) {
             return weft__fail(WEFT_EUSAGE, "plan: op %s has %u rows, others %u", g->ops[i].name,
                               g->tensors[g->ops[i].x].rows, *m);
         }
@@ -95,9 +97,9 @@ static void state_free(weft__plan_state *p)
     free(p->units);
 }
 
-static int build(weft__plan_state *p, int gemm, weft__image_writer *w)
+static int build(weft__plan_state *p, int linear, weft__image_writer *w)
 {
-    if (!gemm) return weft__dag_emit(p, w);
+    if (!linear) return weft__dag_emit(p, w);
     int rc = weft__tile_plan(p);
     if (!rc) rc = weft__place(p);
     if (!rc) rc = weft__lower(p);
@@ -129,17 +131,17 @@ int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes
 {
     weft__plan_state p;
     weft__image_writer w = {0};
-    int gemm = 0;
+    int linear = 0;
     uint32_t m = 0;
     int rc = check_options(opt);
-    if (!rc) rc = check_graph(g, &gemm, &m);
+    if (!rc) rc = check_graph(g, &linear, &m);
     if (rc) return rc;
     weft__plan_options o = *opt;
     const int pipeline = o.strategy == WEFT__CTA || o.strategy == WEFT__CTA_TP;
     if (o.order == WEFT__ORDER_AUTO) o.order = pipeline ? WEFT__GROUPED : WEFT__BREADTH;
     rc = state_init(&p, g, &o);
     p.m = m;
-    if (!rc) rc = build(&p, gemm, &w);
+    if (!rc) rc = build(&p, linear, &w);
     const uint64_t live = p.live_bytes;
     const uint32_t chunks = p.chunks, name = p.strategy_name;
     state_free(&p); /* before the validator needs memory */

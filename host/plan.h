@@ -50,10 +50,11 @@ typedef struct weft__plan_options {
     uint32_t tp;          /* CTA_TP: devices a group; divides n_device */
     uint32_t tile_groups; /* groups of 16 output rows a task takes; 0: chosen */
     uint32_t m_tile;      /* rows a task takes; 0: chosen */
-    uint32_t split_k;     /* K splits of every GEMM without norm; 0 or 1: none */
+    uint32_t split_k;     /* K splits of every GEMM; 0 or 1: none */
     uint32_t k_panels; /* counters a row panel is cut into, so that a task may begin on part of its input; 0, 1: one */
     uint32_t packet_max_rows; /* edges with at most so many rows carry packets too; at most 8 */
     int32_t wide;             /* enum weft__auto: GEMM_WIDE */
+    uint32_t copies;          /* a device writes to itself, and COPY tasks take what others read to them */
     uint64_t seed;            /* recorded in the header */
 } weft__plan_options;
 /* Defaults: one device with one worker, single, everything chosen, packets for one row. */

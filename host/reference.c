@@ -100,11 +100,12 @@ CLONES static void multiply(const double *x, const double *w, uint64_t k, uint32
 /* factor[n]: 1 / sqrt(mean(x^2) + eps) of each row, or 1. */
 static void row_factors(const weft__gop *op, const double *x, uint32_t k, uint32_t n, double *factor)
 {
+    const int norm = op->norm || op->kind == WEFT__GOP_RMSNORM;
     for (uint32_t m = 0; m < n; m++) {
         double sum = 0;
-        for (uint32_t c = 0; op->norm && c < k; c++)
+        for (uint32_t c = 0; norm && c < k; c++)
             sum += x[m * stride(k) + c] * x[m * stride(k) + c];
-        factor[m] = op->norm ? 1 / sqrt(sum / k + (double)op->eps) : 1;
+        factor[m] = norm ? 1 / sqrt(sum / k + (double)op->eps) : 1;
     }
 }
 
@@ -164,14 +165,14 @@ static int run_groups(const gemm *p, const reference *ref)
     return 0;
 }
 
-/* The bias as one row of doubles, in the place where a residual would stand. */
-static int read_bias(const reference *ref, uint32_t tensor, double **out)
+/* A bias or a gain as one row of doubles. */
+static int read_vector(const reference *ref, uint32_t tensor, double **out)
 {
     weft__weight w = weft__weight_of_graph(&ref->g->tensors[tensor]);
     float *scratch = malloc(weft__weight_scratch(&w) * sizeof *scratch), *row = malloc(w.cols * sizeof *row);
     double *bias = malloc(w.cols * sizeof *bias);
     int status = scratch && row && bias ? weft__weight_rows(&w, ref->reader, 0, 1, scratch, row)
-                                        : weft__fail(WEFT_ENOMEM, "reference: a bias of %u values", w.cols);
+                                        : weft__fail(WEFT_ENOMEM, "reference: a vector of %u values", w.cols);
     for (uint32_t c = 0; !status && c < w.cols; c++)
         bias[c] = row[c];
     free(scratch);
@@ -186,10 +187,12 @@ static int read_bias(const reference *ref, uint32_t tensor, double **out)
 static int check_shapes(const reference *ref, const weft__gop *op)
 {
     const weft__gtensor *t = ref->g->tensors;
-    if (op->kind != WEFT__GOP_GEMM) return weft__fail(WEFT_EUSAGE, "reference: op %s is no GEMM", op->name);
+    const int norm = op->kind == WEFT__GOP_RMSNORM;
+    if (op->kind != WEFT__GOP_GEMM && !norm)
+        return weft__fail(WEFT_EUSAGE, "reference: op %s is neither a GEMM nor a norm", op->name);
     if (!ref->values[op->x])
         return weft__fail(WEFT_EUSAGE, "reference: op %s reads a tensor not yet written", op->name);
-    if (t[op->w].cols != t[op->x].cols)
+    if (!norm && t[op->w].cols != t[op->x].cols)
         return weft__fail(WEFT_EUSAGE, "reference: op %s: x has %u columns, W %u", op->name, t[op->x].cols,
                           t[op->w].cols);
     return 0;
@@ -211,7 +214,7 @@ static int run_gemm(reference *ref, uint32_t index)
     p.acc = malloc((uint64_t)ref->n * GROUP * sizeof *p.acc);
     if (!p.y || !p.factor || !p.scratch || !p.rows || !p.group || !p.acc)
         status = weft__fail(WEFT_ENOMEM, "reference: buffers of op %s", op->name);
-    if (!status && op->epilogue == WEFT_EPI_BIAS) status = read_bias(ref, op->aux, &bias);
+    if (!status && op->epilogue == WEFT_EPI_BIAS) status = read_vector(ref, op->aux, &bias);
     if (!status) {
         p.aux = bias ? bias : op->epilogue == WEFT_EPI_RESIDUAL ? ref->values[op->aux] : NULL;
         p.aux_stride = bias ? 0 : stride(p.out->cols);
@@ -225,6 +228,27 @@ static int run_gemm(reference *ref, uint32_t index)
     free(p.rows);
     free(p.group);
     free(p.acc);
+    return status;
+}
+
+static int run_norm(reference *ref, uint32_t index)
+{
+    const weft__gop *op = &ref->g->ops[index];
+    int status = check_shapes(ref, op);
+    if (status) return status;
+    const weft__gtensor *out = &ref->g->tensors[op->out];
+    const uint64_t wide = stride(out->cols);
+    const double *x = ref->values[op->x];
+    double *gain = NULL, *factor = malloc(ref->n * sizeof *factor), *y = calloc(ref->n * wide, sizeof *y);
+    if (!factor || !y) status = weft__fail(WEFT_ENOMEM, "reference: buffers of op %s", op->name);
+    if (!status && op->w != WEFT_NONE) status = read_vector(ref, op->w, &gain);
+    if (!status) row_factors(op, x, out->cols, ref->n, factor);
+    for (uint32_t m = 0; m < ref->n && !status; m++)
+        for (uint32_t c = 0; c < out->cols; c++)
+            y[m * wide + c] = weft__round_to(out->dtype, x[m * wide + c] * factor[m] * (gain ? gain[c] : 1));
+    ref->values[op->out] = y;
+    free(gain);
+    free(factor);
     return status;
 }
 
@@ -292,7 +316,7 @@ static int run(reference *ref, const float *x, double *out)
     int status = survey(ref, &input, &output);
     if (!status) status = load_input(ref, input, x);
     for (uint32_t o = 0; o < ref->g->n_op && !status; o++) {
-        status = run_gemm(ref, o);
+        status = ref->g->ops[o].kind == WEFT__GOP_RMSNORM ? run_norm(ref, o) : run_gemm(ref, o);
         if (!status) take_observed(ref, ref->g->ops[o].out);
         drop_unused(ref, o);
     }

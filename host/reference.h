@@ -23,7 +23,7 @@ typedef struct weft__observed {
 
 /* n rows of the graph's one INPUT, x[n][its columns], give n rows of its one OUTPUT, out[n][its columns]; out may be NULL.
  * x is rounded to the input's type first. observed[n_tensor] may be NULL; where got is given, ops after it start from it.
- * GEMM graphs only (weft__graph_mix_values serves the others): else WEFT_EUSAGE. Also fails as weft__weight_rows does.   */
+ * Graphs of GEMMs and norms only (weft__graph_mix_values serves the others): else WEFT_EUSAGE. Also fails as weft__weight_rows does.   */
 int weft__reference_rows(const weft__graph *g, const weft__weight_reader *reader, const float *x, uint32_t n,
                          weft__observed *observed, double *out);
 

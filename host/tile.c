@@ -28,6 +28,7 @@ static uint64_t pass_ns(const weft__plan_state *p, uint32_t rows)
     for (uint32_t i = 0; i < p->g->n_op; i++) {
         const weft__gop *o = &p->g->ops[i];
         const weft_op op = {.kind = WEFT_KIND_GEMM_STREAM};
+        if (o->kind != WEFT__GOP_GEMM) continue;
         const uint32_t tasks = weft_div_up(weft_div_up(p->g->tensors[o->w].rows, 16), groups) * weft_div_up(rows, tile);
         const uint32_t kb = weft_div_up(p->g->tensors[o->x].cols, 64);
         ns += (uint64_t)weft_div_up(tasks, p->opt->workers[0]) * weft__cost_task(&op, groups, at_most(tile, rows), kb);
@@ -136,12 +137,38 @@ static void share_evenly(const weft__plan_state *p, weft__pop *pop, uint32_t gro
     pop->even = 1;
 }
 
+/* As many blocks of 64 columns as leave a task for nine workers in ten. */
+static uint32_t copy_groups(const weft__plan_state *p, const weft__pop *pop, uint32_t groups)
+{
+    const uint64_t workers = p->opt->workers[pop->op.device];
+    uint32_t t = (uint32_t)weft_round_up64(groups, 4);
+    while (t > 4 && (uint64_t)weft_div_up(groups, t) * pop->n_mt * 10 < workers * 9)
+        t = (uint32_t)weft_round_up64(t / 2, 4);
+    return t;
+}
+
+/* A norm takes whole rows, and few of them if that is what keeps the workers busy: eights divide every row tile. */
+static uint32_t norm_rows(const weft__plan_state *p, const weft__pop *pop)
+{
+    return weft_div_up(p->m, p->m_tile) * 10ull < p->opt->workers[pop->op.device] * 9ull ? 8 : p->m_tile;
+}
+
+static uint32_t groups_of(const weft__plan_state *p, const weft__pop *pop, uint32_t groups, uint32_t rows)
+{
+    switch (pop->op.kind) {
+    case WEFT_KIND_REDUCE: return reduce_groups(p, pop, groups, rows);
+    case WEFT_KIND_RMSNORM: return groups;
+    case WEFT_KIND_COPY: return copy_groups(p, pop, groups);
+    default: return choose_groups(p, pop, groups);
+    }
+}
+
 void weft__tile_pop(const weft__plan_state *p, weft__pop *pop)
 {
+    if (pop->op.kind == WEFT_KIND_RMSNORM) pop->op.m_tile = norm_rows(p, pop);
     const uint32_t groups = weft_div_up(pop->op.n, 16), rows = p->m < pop->op.m_tile ? p->m : pop->op.m_tile;
     pop->n_mt = weft_div_up(p->m, pop->op.m_tile);
-    const int reduce = pop->op.kind == WEFT_KIND_REDUCE;
-    pop->groups = reduce ? reduce_groups(p, pop, groups, rows) : choose_groups(p, pop, groups);
+    pop->groups = groups_of(p, pop, groups, rows);
     if (pop->groups > groups) pop->groups = groups;
     pop->n_nt = weft_div_up(groups, pop->groups);
     share_evenly(p, pop, groups);

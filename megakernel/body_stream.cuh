@@ -303,7 +303,7 @@ WEFT_DEV bool finish_groups(weft_slot &s, uint32_t seq, consumer &t, const float
                 v += part[(w * 16 + col) * COL + r];
                 if (norm) sum += part[(w * 16 + col) * COL + 16];
             }
-        if (norm) v *= rsqrtf(sum / (float)s.op.k + s.op.eps);
+        if (norm) v *= norm_factor(s, s.task.tile[1] + g, m, sum, mine && r == 0);
         if (!store_group(s, seq, s.task.tile[1] + g, m, r, v, mine)) return false;
     }
     return true;
@@ -335,7 +335,7 @@ WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const floa
     if (norm) {
         for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
             sum += squares[w];
-        v *= rsqrtf(sum / (float)s.op.k + s.op.eps);
+        v *= norm_factor(s, s.task.tile[1] + g, 0, sum, mine && r == 0);
     }
     return store_group(s, seq, s.task.tile[1] + g, 0, r, v, mine);
 }

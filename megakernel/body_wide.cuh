@@ -24,13 +24,14 @@ WEFT_DEV float squares_of_page(const uint8_t *page, uint32_t row, uint32_t half)
 
 // Stores this warp's 16 rows of x by 256 rows of W: 32 of these at a time go through scratch, so that each lane gets all 16
 // rows of one group for one row of x. False: leave.
-WEFT_DEV bool store_wide(weft_slot &s, uint32_t seq, const float (&acc)[128], uint32_t row, float norm,
+WEFT_DEV bool store_wide(weft_slot &s, uint32_t seq, const float (&acc)[128], uint32_t row, float squares,
                          const consumer &t)
 {
     constexpr uint32_t ROW = 40; // floats: 32 and padding against bank conflicts
     static_assert(CONSUMER_WARPS * 16 * ROW * sizeof(float) <= SCRATCH_BYTES, "a warp's part of scratch");
     float *mine = (float *)smem()->scratch + t.warp * 16 * ROW;
     uint32_t m = row + t.lane / 2;
+    bool norm = s.op.flags & WEFT_OP_NORM;
     for (uint32_t r = 0; r * 2 < s.task.tile[2]; r++) {
         __syncwarp();
         float *p = mine + t.lane / 4 * ROW + t.lane % 4 * 2;
@@ -41,13 +42,14 @@ WEFT_DEV bool store_wide(weft_slot &s, uint32_t seq, const float (&acc)[128], ui
                 *(float2 *)(p + 8 * ROW + j % 4 * 8) = make_float2(acc[j * 4 + 2], acc[j * 4 + 3]);
             }
         __syncwarp();
-        float v[16];
+        uint32_t g = r * 2 + t.lane % 2;
+        bool there = g < s.task.tile[2] && m < s.op.m;
+        float f = norm ? norm_factor(s, s.task.tile[1] + g, m, squares, there) : 1.0f, v[16];
         for (int i = 0; i < 4; i++) {
             float4 q = *(float4 *)(mine + t.lane / 2 * ROW + t.lane % 2 * 16 + i * 4);
-            v[i * 4] = q.x * norm, v[i * 4 + 1] = q.y * norm, v[i * 4 + 2] = q.z * norm, v[i * 4 + 3] = q.w * norm;
+            v[i * 4] = q.x * f, v[i * 4 + 1] = q.y * f, v[i * 4 + 2] = q.z * f, v[i * 4 + 3] = q.w * f;
         }
-        uint32_t g = r * 2 + t.lane % 2;
-        if (g < s.task.tile[2] && m < s.op.m && !store_sixteen(s, seq, s.task.tile[1] + g, m, v)) return false;
+        if (there && !store_sixteen(s, seq, s.task.tile[1] + g, m, v)) return false;
     }
     return true;
 }
@@ -91,10 +93,9 @@ WEFT_DEV bool body_gemm_wide(const cta &c, weft_slot &s, consumer &t)
     wgmma_wait<0>();
     if (nkb > 0) release_stage(last, t.lane);
     if (!ok) return false;
-    float norm = 1.0f; // of row lane / 2, which squares_of_page has shared between two lanes
-    if (s.op.flags & WEFT_OP_NORM) norm = rsqrtf((ss + __shfl_xor_sync(~0u, ss, 1)) / (float)s.op.k + s.op.eps);
+    ss += __shfl_xor_sync(~0u, ss, 1);  // of row lane / 2, which squares_of_page has shared between two lanes
     if (!consumer_sync()) return false; // scratch: other tasks' rounds are over
-    return store_wide(s, step_of(s).seq, acc, s.task.tile[0] + t.warp * 16, norm, t);
+    return store_wide(s, step_of(s).seq, acc, s.task.tile[0] + t.warp * 16, ss, t);
 }
 
 #endif

@@ -91,6 +91,16 @@ WEFT_DEV bool store_eight(weft_slot &s, uint32_t seq, uint32_t m, uint32_t n, co
     return true;
 }
 
+// What the sums of a row are multiplied with, given its sum of squares. Of a part of K: 1, and the sum goes beside the partial
+// sums of group g, for REDUCE, from the thread that says `store`.
+WEFT_DEV float norm_factor(weft_slot &s, uint32_t g, uint32_t m, float sum, bool store)
+{
+    if (!(s.op.flags & WEFT_OP_PARTIAL)) return rsqrtf(sum / (float)s.op.k + s.op.eps);
+    uint32_t split = (s.task.tile[3] & 0xffff) / s.op.split_kb;
+    if (store) ((float *)s.op.squares)[weft_partial_index(s.op.m, weft_div_up(s.op.n, 16), split, m, g)] = sum;
+    return 1.0f;
+}
+
 // The 16 rows of group g of W times row m of x. False: leave.
 WEFT_DEV bool store_sixteen(weft_slot &s, uint32_t seq, uint32_t g, uint32_t m, const float (&v)[16])
 {

@@ -71,6 +71,7 @@ int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **i
     if (flags->m_tile) opt.m_tile = flags->m_tile;
     if (flags->split_k) opt.split_k = flags->split_k;
     if (flags->k_panels) opt.k_panels = flags->k_panels;
+    opt.copies = flags->copies;
     if (flags->packet_rows != WEFT_NONE) opt.packet_max_rows = flags->packet_rows;
     return weft__plan(w->graph, &opt, image, bytes, stats);
 }

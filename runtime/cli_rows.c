@@ -5,7 +5,8 @@
 
 weft__work_options weft__work_defaults(void)
 {
-    return (weft__work_options){.block = "mlp", .dtype = "bf16", .epilogue = "none", .batch = 1, .seed = 1};
+    return (weft__work_options){
+        .block = "mlp", .dtype = "bf16", .epilogue = "none", .norm = "fused", .batch = 1, .seed = 1};
 }
 
 weft__option *weft__work_rows(weft__work_options *o, weft__option *row)
@@ -21,6 +22,8 @@ weft__option *weft__work_rows(weft__work_options *o, weft__option *row)
         {"--dtype", "T", "bf16 (default) or fp16", WEFT_OPT_TEXT, &o->dtype, 0, 0},
         {"--epilogue", "E", "of a chain's GEMMs: none (default), bias, silu or gelu", WEFT_OPT_TEXT, &o->epilogue, 0,
          0},
+        {"--norm", "N", "of MLP blocks: fused (default; the GEMM after it applies it) or separate (an op of its own)",
+         WEFT_OPT_TEXT, &o->norm, 0, 0},
         {"--seed", "N", "of weights and inputs (default 1)", WEFT_OPT_U64, &o->seed, 0, 0},
     };
     memcpy(row, rows, sizeof rows);
@@ -43,10 +46,12 @@ weft__option *weft__plan_rows(weft__plan_flags *f, weft__option *row)
         {"--tp", "N", "cta-tp: devices a group", WEFT_OPT_U32, &f->tp, 1, 64},
         {"--tile-groups", "N", "groups of 16 output rows a task takes", WEFT_OPT_U32, &f->tile_groups, 1, 16},
         {"--m-tile", "N", "rows of the batch a task takes", WEFT_OPT_U32, &f->m_tile, 1, 1 << 20},
-        {"--split-k", "N", "K splits of every GEMM without norm", WEFT_OPT_U32, &f->split_k, 1, 65536},
+        {"--split-k", "N", "K splits of every GEMM", WEFT_OPT_U32, &f->split_k, 1, 65536},
         {"--k-panels", "N", "counters a row panel is cut into", WEFT_OPT_U32, &f->k_panels, 1, 255},
         {"--packets", "ROWS", "edges of up to ROWS rows carry packets too (0: none)", WEFT_OPT_U32, &f->packet_rows, 0,
          8},
+        {"--copies", NULL, "results stay at home; copy tasks take them to readers on other devices", WEFT_OPT_FLAG,
+         &f->copies, 0, 0},
         {"--wide", "B", "wide GEMM tiles: auto (default), on, off", WEFT_OPT_TEXT, &f->wide, 0, 0},
     };
     memcpy(row, rows, sizeof rows);

@@ -67,6 +67,12 @@ static int open_chain(weft__work *w, uint32_t dtype)
     return weft__graph_chain(&chain, &w->graph);
 }
 
+static int read_norm(const weft__work_options *o, weft__model *model)
+{
+    static const char *const names[] = {"fused", "separate"};
+    return parse_name("--norm", o->norm, names, 2, &model->separate_norm);
+}
+
 static int open_seeded_mlp(weft__work *w, uint32_t dtype)
 {
     const weft__work_options *o = &w->options;
@@ -80,6 +86,8 @@ static int open_seeded_mlp(weft__work *w, uint32_t dtype)
                          .eps = 1e-5f,
                          .dtype = dtype,
                          .seed = o->seed};
+    status = read_norm(o, &model);
+    if (status) return status;
     snprintf(w->text, sizeof w->text, "%u MLP block%s with seeded weights, %u -> %u -> %u", model.layers,
              model.layers == 1 ? "" : "s", widths[0], widths[1], widths[0]);
     return weft__graph_mlp(&model, o->batch, &w->graph);
@@ -92,6 +100,7 @@ static int open_model(weft__work *w, uint32_t dtype)
     if (strcmp(o->block, "mlp") != 0) return weft__fail(WEFT_EUSAGE, "--block %s: only mlp", o->block);
     int status = weft__hfmodel_open(o->model, &w->hf);
     if (!status) status = weft__hfmodel_mlp(&w->hf, o->layers, &model);
+    if (!status) status = read_norm(o, &model);
     if (status) return status;
     model.dtype = dtype;
     model.seed = o->seed;

@@ -16,6 +16,7 @@ typedef struct weft__work_options {
     const char *block;    /* of the model: "mlp" */
     const char *dtype;    /* "bf16", "fp16" */
     const char *epilogue; /* of a chain */
+    const char *norm;     /* of MLP blocks: "fused", "separate" */
     uint32_t layers;      /* 0: all of a model, 1 of a chain or of seeded blocks */
     uint32_t batch;
     uint64_t seed;
@@ -60,6 +61,7 @@ int weft__parse_list(const char *option, const char *text, uint32_t max, uint32_
 typedef struct weft__plan_flags {
     const char *devices, *strategy, *order, *wide;
     uint32_t chunks, tp, tile_groups, m_tile, split_k, k_panels, packet_rows;
+    bool copies;
 } weft__plan_flags;
 weft__plan_flags weft__plan_flag_defaults(void);
 weft__option *weft__plan_rows(weft__plan_flags *f, weft__option *row);

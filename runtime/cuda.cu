@@ -287,7 +287,7 @@ int cuda_check(const weft__image *img, uint32_t policy)
     for (uint32_t i = 0; i < img->n_op; i++) {
         const weft_op *op = &img->ops[i];
         bool gemm = op->kind == WEFT_KIND_GEMM_STREAM || op->kind == WEFT_KIND_GEMM_WIDE ||
-                    op->kind == WEFT_KIND_REDUCE;
+                    op->kind == WEFT_KIND_REDUCE || op->kind == WEFT_KIND_RMSNORM || op->kind == WEFT_KIND_COPY;
         bool attn = op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE;
         if ((gemm || attn) && op->dtype != WEFT_BF16)
             return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): the CUDA kernel takes bf16", i,

@@ -94,6 +94,15 @@ int weft_graph_gemm(weft_graph *g, const weft_gemm *desc)
     return weft__graph_gemm(g, &gemm, NULL);
 }
 
+int weft_graph_rmsnorm(weft_graph *g, const weft_rmsnorm *desc)
+{
+    weft_rmsnorm d = WEFT_RMSNORM_INIT;
+    int rc = take_config(&d, sizeof d, desc, desc->size, "weft_rmsnorm");
+    if (rc) return rc;
+    const weft__rmsnorm norm = {.name = d.name, .layer = d.layer, .x = d.x, .gain = d.gain, .out = d.out, .eps = d.eps};
+    return weft__graph_rmsnorm(g, &norm, NULL);
+}
+
 int weft_graph_chain(const uint32_t *widths, uint32_t n_width, uint32_t repeat, uint32_t m, const char *dtype,
                      uint64_t seed, weft_graph **out)
 {
@@ -137,6 +146,7 @@ int weft_plan(const weft_graph *g, const weft_plan_config *config, void **image,
     o.split_k = c.split_k;
     o.k_panels = c.k_panels;
     o.packet_max_rows = c.packet_rows;
+    o.copies = c.copies;
     o.seed = c.seed;
     uint64_t size;
     rc = weft__plan(g, &o, image, &size, NULL);

@@ -308,6 +308,7 @@ static weft_op_rt resolve(const weft_engine *e, const weft_op *op)
         .pk_out = tensor_address(e, op->pk_out),
         .pk_aux = tensor_address(e, op->pk_aux),
         .partial = tensor_address(e, op->partial),
+        .squares = tensor_address(e, op->squares),
         .m = op->m,
         .n = op->n,
         .k = op->k,

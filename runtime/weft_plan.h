@@ -77,6 +77,22 @@ typedef struct weft_gemm {
 /* out = epilogue(norm(x) w^T, aux). */
 WEFT_API int weft_graph_gemm(weft_graph *g, const weft_gemm *desc);
 
+typedef struct weft_rmsnorm {
+    size_t size;      /* sizeof(weft_rmsnorm) */
+    const char *name; /* for traces and reports; NULL: "rmsnorm" */
+    uint32_t layer;   /* as in weft_gemm */
+    uint32_t x, out;  /* m x k */
+    uint32_t gain;    /* 1 x k, fp32; WEFT_NO_TENSOR: 1 */
+    float eps;
+} weft_rmsnorm;
+#define WEFT_RMSNORM_INIT                                                                                              \
+    {                                                                                                                  \
+        sizeof(weft_rmsnorm), NULL, 0, WEFT_NO_TENSOR, WEFT_NO_TENSOR, WEFT_NO_TENSOR, 0.0f                            \
+    }
+
+/* out = x / sqrt(mean(x^2) + eps) * gain, row by row, stored; weft_gemm's `norm` does it on the way instead. */
+WEFT_API int weft_graph_rmsnorm(weft_graph *g, const weft_rmsnorm *desc);
+
 /* GEMMs of widths[0] -> widths[1] -> ..., all of them `repeat` times, for m rows; seeded weights that keep the
  * variance. Input "x", output "out".
  */
@@ -102,14 +118,15 @@ typedef struct weft_plan_config {
     uint32_t tp;             /* cta-tp: devices a group */
     uint32_t tile_groups;    /* groups of 16 output columns a task makes; 0: chosen */
     uint32_t m_tile;         /* rows a task takes; 0: chosen */
-    uint32_t split_k;        /* K splits of GEMMs without norm; 0, 1: none */
+    uint32_t split_k;        /* K splits of GEMMs; 0, 1: none */
     uint32_t k_panels;       /* parts of its input on which a task may wait one by one; 0, 1: the whole */
     uint32_t packet_rows;    /* edges of at most so many rows (0..8) carry packets */
     uint64_t seed;           /* recorded */
+    uint32_t copies;         /* 1: results stay on the device that makes them, copies take them to readers elsewhere */
 } weft_plan_config;
 #define WEFT_PLAN_CONFIG_INIT                                                                                          \
     {                                                                                                                  \
-        sizeof(weft_plan_config), 1, NULL, "single", "auto", 0, 1, 0, 0, 0, 0, 1, 0                                    \
+        sizeof(weft_plan_config), 1, NULL, "single", "auto", 0, 1, 0, 0, 0, 0, 1, 0, 0                                 \
     }
 
 /* Plans and proves. *image goes to weft_image_free. WEFT_EUSAGE: the configuration doesn't go with the graph. */

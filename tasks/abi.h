@@ -11,7 +11,8 @@
  *     (variant, device)                          weft_op_rt[]    ops with their addresses
  *   weft_tensor[] weft_weight[] weft_op[]        weft_line[]     one readiness counter a line
  *   weft_task[]   order[]  side[]                lists, deps, pending words, ring
- *   weft_counter[] deps[]  args[]  strings       arenas: weights, work
+ *   weft_counter[] deps[]  args[]  costs[]       arenas: weights, work
+ *   strings
  *
  * Change anything here and WEFT_ABI_VERSION goes up: images of another version are refused.                          */
 #ifndef WEFT_TASKS_ABI_H
@@ -30,7 +31,7 @@
 #define WEFT_STATIC_ASSERT _Static_assert
 #endif
 
-#define WEFT_ABI_VERSION 1u
+#define WEFT_ABI_VERSION 2u
 #define WEFT_IMAGE_MAGIC 0x474d495446455721ull /* "!WEFTIMG" read as a little-endian 64-bit word */
 #define WEFT_NONE 0xffffffffu                  /* no tensor, no weight, no name */
 #define WEFT_MAX_DEVICES 64u                   /* logical devices in one image; size of the tables that list peers */
@@ -100,8 +101,9 @@ enum weft_scope {
 }; /* .sys if any party of the counter is on another device */
 
 enum weft_op_flag {
-    WEFT_OP_NORM = 1u << 0,     /* rows of x are divided by sqrt(mean(x^2) + eps); the gain is folded into W at load */
-    WEFT_OP_X_PACKET = 1u << 1, /* x is read from its packets (weft_op.pk_x) */
+    WEFT_OP_NORM = 1u << 0, /* rows of x are divided by sqrt(mean(x^2) + eps); the gain is folded into W at load. With
+                               PARTIAL: each split stores its sum of squares, and the REDUCE op, NORM too, divides */
+    WEFT_OP_X_PACKET = 1u << 1,   /* x is read from its packets (weft_op.pk_x) */
     WEFT_OP_OUT_PACKET = 1u << 2, /* out is written as packets too (weft_op.pk_out) */
     WEFT_OP_AUX_PACKET = 1u << 3, /* the residual is read from packets (weft_op.pk_aux) */
     WEFT_OP_PARTIAL = 1u << 4,    /* out is a PARTIAL tensor; a REDUCE op applies norm and epilogue */
@@ -138,6 +140,9 @@ WEFT_STATIC_ASSERT(sizeof(weft_signal) == 8, "two signals are one 16-byte load")
  *                                      k = kb0 | nkb << 16: K range in blocks of 64; split number is kb0 / op.split_kb
  *   GEMM_WIDE     m0, g0, ng, k        the same with ng <= 16, m0 a multiple of 128
  *   REDUCE        m0, g0, ng, rows     groups of 16 output rows, `rows` rows from m0
+ *   RMSNORM       m0, 0, ng, rows      whole rows: `ng` is all groups of 16 columns
+ *   COPY          m0, g0, ng, rows     groups of 16 columns from g0 (a multiple of 4), `rows` rows from m0 (a multiple of
+ *                                      what a block of the layout has: whole blocks are copied)
  *   ATTN          share, n_shares, -, -  this task's share of the step's units
  *   ATTN_COMBINE  first, count, -, -   (sequence * kv heads + kv head) from first                                  */
 typedef struct weft_task {
@@ -196,7 +201,8 @@ typedef struct weft_weight {
 } weft_weight;
 WEFT_STATIC_ASSERT(sizeof(weft_weight) == 40, "no padding");
 
-/* An op: everything that its tasks share. Tensor fields are indices into tensors[], or WEFT_NONE. */
+/* An op: everything that its tasks share. RMSNORM: x, w (the gain: one row of fp32, or WEFT_NONE), out, eps; COPY: x, out;
+ * both with n = k. Tensor fields are indices into tensors[], or WEFT_NONE. */
 typedef struct weft_op {
     uint32_t name; /* offset in strings, or WEFT_NONE */
     uint16_t device;
@@ -213,7 +219,10 @@ typedef struct weft_op {
     /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages of a sequence */
     uint32_t param[6];
     float eps;
-    uint32_t pad2[2];
+    /* PARTIAL of a GEMM and REDUCE, with NORM: PARTIAL tensor of m x groups of W; [split][group][row] is the sum of squares
+       of the row's K range, stored by each task for its groups; else WEFT_NONE */
+    uint32_t squares;
+    uint32_t cost; /* row of costs[]: ns of the whole op on each device, WEFT_NONE where it can't run; or WEFT_NONE */
 } weft_op;
 WEFT_STATIC_ASSERT(sizeof(weft_op) == 112, "no padding");
 
@@ -251,10 +260,11 @@ typedef struct weft_image_header {
     uint32_t policies; /* bit p: proven for enum weft_policy p */
     uint32_t strategy; /* offset in strings: the strategy's name */
     uint64_t seed;
-    weft_section devices, queues, tensors, weights, ops, tasks, order, side, counters, deps, args, strings;
+    weft_section devices, queues, tensors, weights, ops, tasks, order, side, counters, deps, args, costs, strings;
 } weft_image_header;
-WEFT_STATIC_ASSERT(sizeof(weft_image_header) == 248, "no padding");
-/* queues[variant * n_device + device]; side[]: uint64_t; order[], deps[], args[]: uint32_t; strings[]: bytes, NUL-ended */
+WEFT_STATIC_ASSERT(sizeof(weft_image_header) == 264, "no padding");
+/* queues[variant * n_device + device]; side[]: uint64_t; order[], deps[], args[]: uint32_t; strings[]: bytes, NUL-ended;
+ * costs[row * n_device + device]: uint32_t */
 
 /* ------------------------------------------------------------------------------------------- the running engine */
 
@@ -276,7 +286,7 @@ typedef struct weft_op_rt {
     uint32_t param[6];
     uint8_t aux_layout, pad0[3];
     float eps;
-    uint64_t pad1;
+    uint64_t squares;
 } weft_op_rt;
 WEFT_STATIC_ASSERT(sizeof(weft_op_rt) == 144, "loaded as nine 16-byte words");
 

@@ -63,6 +63,23 @@ static int apply(const weft_task_ctx *ctx, uint32_t row, uint32_t col, uint32_t 
     }
 }
 
+void weft__store_elements(const weft_task_ctx *ctx, uint32_t row, uint32_t col, uint32_t n, const uint16_t h[16])
+{
+    const weft_op_rt *op = ctx->op;
+    if (op->out) {
+        uint8_t *out = (uint8_t *)(uintptr_t)op->out;
+        for (uint32_t j = 0; j < n; j++)
+            memcpy(out + weft_offset16(op->out_layout, op->out_rows, op->out_cols, row, col + j), &h[j], 2);
+    }
+    if (op->flags & WEFT_OP_OUT_PACKET) {
+        uint32_t mp = weft_packet_rows(op->m);
+        for (uint32_t j = 0; j < n; j += 2) { /* the second half of an odd last packet is 0 */
+            uint32_t high = j + 1 < n ? (uint32_t)h[j + 1] << 16 : 0;
+            ctx->calls->put_packet(ctx->worker, op->pk_out, weft_packet_index(mp, row, col + j), h[j] | high);
+        }
+    }
+}
+
 int weft__store_group(const weft_task_ctx *ctx, uint32_t row, uint32_t group, const float v[16])
 {
     const weft_op_rt *op = ctx->op;
@@ -71,19 +88,9 @@ int weft__store_group(const weft_task_ctx *ctx, uint32_t row, uint32_t group, co
     uint32_t n = op->out_cols - col < width ? op->out_cols - col : width;
     float o[16];
     if (apply(ctx, row, col, n, v, o)) return 1;
-    uint16_t h[16] = {0}; /* the second half of an odd last packet is 0 */
+    uint16_t h[16];
     for (uint32_t j = 0; j < n; j++)
         h[j] = weft_f32_to_half(op->dtype, o[j]);
-    if (op->out) {
-        uint8_t *out = (uint8_t *)(uintptr_t)op->out;
-        for (uint32_t j = 0; j < n; j++)
-            memcpy(out + weft_offset16(op->out_layout, op->out_rows, op->out_cols, row, col + j), &h[j], 2);
-    }
-    if (op->flags & WEFT_OP_OUT_PACKET) {
-        uint32_t mp = weft_packet_rows(op->m);
-        for (uint32_t j = 0; j < n; j += 2)
-            ctx->calls->put_packet(ctx->worker, op->pk_out, weft_packet_index(mp, row, col + j),
-                                   h[j] | (uint32_t)h[j + 1] << 16);
-    }
+    weft__store_elements(ctx, row, col, n, h);
     return 0;
 }

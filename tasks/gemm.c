@@ -1,7 +1,7 @@
 /* gemm.c: portable bodies of gemm_stream and gemm_wide: out = epilogue(norm(x) W^T) for a tile.
  *
  * Enters: rows m0.. of x in any layout or as packets, groups of 16 rows of W as atoms, a K range in blocks of 64.
- * Leaves: outputs, or fp32 partial sums where the op is split.
+ * Leaves: outputs, or fp32 partial sums where the op is split, with their sums of squares if it normalises.
  * Order of summation, for every shape, tile and processor the same: a block of 64 is summed by chunks of 8 in a tree, lane
  * by lane; blocks are added one after another; the 8 lanes come together at the end. So a row's result depends neither on
  * the rows beside it nor on how the tiles were cut.                                                                   */
@@ -148,15 +148,18 @@ static int store(const weft_task_ctx *ctx, scratch *s, const tile *t)
     const weft_op_rt *op = ctx->op;
     for (uint32_t row = 0; row < t->rows; row++) {
         float scale = 1.0f;
-        if (op->flags & WEFT_OP_NORM) scale = 1.0f / sqrtf(total(&s->squares[row]) / (float)op->k + op->eps);
+        const int partial = op->flags & WEFT_OP_PARTIAL, norm = op->flags & WEFT_OP_NORM;
+        if (norm && !partial) scale = 1.0f / sqrtf(total(&s->squares[row]) / (float)op->k + op->eps);
         for (uint32_t g = 0; g < t->ng; g++) {
             float v[16];
             for (uint32_t r = 0; r < 16; r++)
                 v[r] = total(&s->acc[g][row / ROW_BLOCK][r][row % ROW_BLOCK]) * scale;
-            if (op->flags & WEFT_OP_PARTIAL) {
-                float *partial = (float *)(uintptr_t)op->partial;
-                uint32_t split = t->kb0 / op->split_kb;
-                memcpy(partial + weft_partial_index(op->m, op->n, split, t->m0 + row, (t->g0 + g) * 16), v, sizeof v);
+            if (partial) {
+                float *sums = (float *)(uintptr_t)op->partial, *squares = (float *)(uintptr_t)op->squares;
+                uint32_t split = t->kb0 / op->split_kb, groups = weft_div_up(op->n, 16);
+                memcpy(sums + weft_partial_index(op->m, op->n, split, t->m0 + row, (t->g0 + g) * 16), v, sizeof v);
+                if (norm)
+                    squares[weft_partial_index(op->m, groups, split, t->m0 + row, t->g0 + g)] = total(&s->squares[row]);
             } else if (weft__store_group(ctx, t->m0 + row, t->g0 + g, v)) {
                 return 1;
             }

@@ -1,7 +1,20 @@
-/* reduce.c: portable body of reduce: sums the partials of all splits in order 0, 1, ..., then the op's epilogue. */
+/* reduce.c: portable body of reduce: sums the partials of all splits in order 0, 1, ..., then norm and epilogue of the op. */
 #include "epilogue.h"
 
 #include "layout.h"
+
+#include <math.h>
+
+/* What the sums of a row are multiplied with; the squares of its splits stand beside the partials of each group. */
+static float factor(const weft_op_rt *op, uint32_t row, uint32_t group)
+{
+    const float *squares = (const float *)(uintptr_t)op->squares;
+    float sum = 0;
+    if (!(op->flags & WEFT_OP_NORM)) return 1.0f;
+    for (uint32_t s = 0; s < op->n_split; s++)
+        sum += squares[weft_partial_index(op->m, weft_div_up(op->n, 16), s, row, group)];
+    return 1.0f / sqrtf(sum / (float)op->k + op->eps);
+}
 
 int weft__body_reduce(const weft_task_ctx *ctx)
 {
@@ -17,6 +30,9 @@ int weft__body_reduce(const weft_task_ctx *ctx)
                 for (uint32_t j = 0; j < 16; j++)
                     v[j] += p[j];
             }
+            const float f = factor(op, row, g);
+            for (uint32_t j = 0; j < 16; j++)
+                v[j] *= f;
             if (weft__store_group(ctx, row, g, v)) return 1;
         }
     }

@@ -25,7 +25,9 @@ void expect_output_complete(const Plan &p)
             if (w.device != o.device || w.offset < o.offset || w.offset >= o.offset + o.bytes) continue;
             const uint32_t width = op.epilogue == WEFT_EPI_GATED_SILU ? 8 : 16, c0 = t.tile[1] * width;
             const uint32_t c1 = std::min((t.tile[1] + t.tile[2]) * width, w.cols);
-            const uint32_t rows = t.kind == WEFT_KIND_REDUCE ? t.tile[3] : std::min(op.m_tile, op.m - t.tile[0]);
+            const uint32_t rows = t.kind == WEFT_KIND_GEMM_STREAM || t.kind == WEFT_KIND_GEMM_WIDE
+                                      ? std::min(op.m_tile, op.m - t.tile[0])
+                                      : t.tile[3];
             written += (uint64_t)(c1 - c0) * rows;
         }
     }
@@ -82,6 +84,8 @@ TEST(Plan, EveryOptionIsProven)
         o.k_panels = pick({0, 1, 2, 5, 32});
         o.packet_max_rows = pick({0, 1, 8});
         o.wide = (int32_t)pick({0, 1, 2}) - 1;
+        o.copies = pick({0, 1});
+        w.separate_norm = pick({0, 1});
         Plan p(w, o);
         ASSERT_EQ(p.rc, 0) << "case " << i << ": " << weft__error();
         EXPECT_EQ(p.img.header->policies, (1u << WEFT_POLICY_COUNT) - 1) << "case " << i;

@@ -25,6 +25,7 @@
 struct Work { // what is computed
     std::vector<uint32_t> chain = {200, 333, 200};
     bool mlp = false; // chain[0] x chain[1] blocks
+    bool separate_norm = false;
     uint32_t layers = 2, m = 1, dtype = WEFT_BF16, epilogue = WEFT_EPI_NONE;
 };
 
@@ -39,6 +40,7 @@ inline weft__graph *make_graph(const Work &w)
         model.layers = w.layers;
         model.eps = 1e-5f;
         model.dtype = w.dtype;
+        model.separate_norm = w.separate_norm;
         rc = weft__graph_mlp(&model, w.m, &g);
     } else {
         weft__chain c = {};

@@ -74,6 +74,7 @@ struct Attention {
     {
         weft_op op = {};
         op.name = op.x = op.w = op.out = op.aux = op.scale = op.pk_x = op.pk_out = op.pk_aux = WEFT_NONE;
+        op.squares = op.cost = WEFT_NONE;
         op.m = m;
         op.n = heads * dim;
         op.partial = PARTIAL;

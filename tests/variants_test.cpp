@@ -79,6 +79,7 @@ void merge(const Graph &a, const Graph &b, void **bytes, uint64_t *size)
                             x->counters.count + y->counters.count,
                             x->deps.count + y->deps.count,
                             x->args.count + y->args.count,
+                            0,
                             strings.size()};
     weft__image_writer w;
     ASSERT_EQ(weft__image_writer_init(&w, &k, n, 2), 0) << weft__error();
