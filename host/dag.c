@@ -84,6 +84,9 @@ static int find_readers(dag *d)
         if (o->device >= d->p->opt->n_device) {
             return weft__fail(WEFT_EUSAGE, "plan: op %u is on device %u of %u", i, o->device, d->p->opt->n_device);
         }
+        if (weft__given_cost(g, o, o->device) == WEFT_NONE) {
+            return weft__fail(WEFT_EUSAGE, "plan: op %u is on device %u, where it can't run", i, o->device);
+        }
         for (uint32_t at = 0, in; (in = next_input(d, i, &at)) != WEFT_NONE;) {
             d->readers[in] |= 1ull << o->device;
             if (o->join)

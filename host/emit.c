@@ -105,6 +105,17 @@ static void count_tile(weft__plan_state *p, const weft__pop *pop, const weft__ti
     c->side[d] += beyond2(e->n_wait) + beyond2(e->n_signal);
 }
 
+/* Of a tile that may be smaller than its pop's: then its part of the pop's cost, which may be a given one. */
+static uint32_t cost_of(const weft__pop *pop, const weft__tile *t)
+{
+    const weft_op *op = &pop->op;
+    if (t->ng == pop->groups && t->rows == op->m_tile && t->nkb == op->split_kb) return pop->cost_ns;
+    const uint32_t part = weft__cost_task(op, t->ng, t->rows, t->nkb);
+    if (op->cost == WEFT_NONE) return part;
+    const uint32_t whole = weft__cost_task(op, pop->groups, op->m_tile, op->split_kb);
+    return (uint32_t)((double)pop->cost_ns * part / whole);
+}
+
 typedef struct writing {
     weft__image_writer *w;
     uint32_t task[WEFT_MAX_DEVICES], side[WEFT_MAX_DEVICES]; /* next of each queue */
@@ -118,7 +129,6 @@ static void write_tile(weft__plan_state *p, const weft__pop *pop, const weft__ti
     weft_task *task = &at->w->tasks[q->task + at->task[op->device]++];
     uint64_t *side = at->w->side + q->side;
     uint32_t *next = &at->side[op->device];
-    const int whole = t->ng == pop->groups && t->rows == op->m_tile && t->nkb == op->split_kb;
     (void)p;
     *task = (weft_task){.kind = op->kind,
                         .alt_device = 0xff,
@@ -127,7 +137,7 @@ static void write_tile(weft__plan_state *p, const weft__pop *pop, const weft__ti
                         .n_signal = (uint16_t)e->n_signal,
                         .extra = *next,
                         .tile = {t->m0, t->g0, t->ng, is_gemm(op) ? t->kb0 | t->nkb << 16 : t->rows},
-                        .cost_ns = whole ? pop->cost_ns : weft__cost_task(op, t->ng, t->rows, t->nkb)};
+                        .cost_ns = cost_of(pop, t)};
     for (uint32_t i = 0; i < e->n_wait; i++) {
         if (i < 2)
             task->wait[i] = e->wait[i];
@@ -183,12 +193,14 @@ int weft__emit(weft__plan_state *p, weft__image_writer *w)
                                   .side = c.sides,
                                   .counters = c.counters,
                                   .deps = c.deps,
+                                  .costs = (uint64_t)p->g->n_cost * p->g->n_cost_device,
                                   .strings = p->n_string};
     int rc = weft__image_writer_init(w, &n, p->opt->n_device, 1);
     if (rc) return rc;
     lay_out(p, w);
     if ((rc = list_ops(p, w))) return rc;
     if (p->n_weight) memcpy(w->weights, p->weights, p->n_weight * sizeof *p->weights);
+    if (n.costs) memcpy(w->costs, p->g->costs, n.costs * sizeof *w->costs);
     memcpy(w->strings, p->strings, p->n_string);
     list_queues(p, &c, w);
     each_tile(p, write_tile, &at);

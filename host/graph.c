@@ -32,6 +32,7 @@ void weft__graph_free(weft__graph *g)
     free(g->tensors);
     free(g->ops);
     free(g->inputs);
+    free(g->costs);
     free(g);
 }
 
@@ -106,6 +107,7 @@ static int add_op(weft__graph *g, const weft__gop *op, const char *name, uint32_
     int failed = 0;
     weft__gop o = *op;
     o.name = copy(name, &failed);
+    o.cost = WEFT_NONE;
     if (failed) return weft__fail(WEFT_ENOMEM, "graph: name of op %s", name);
     if (id) *id = g->n_op;
     g->ops[g->n_op++] = o;
@@ -220,6 +222,31 @@ int weft__graph_rmsnorm(weft__graph *g, const weft__rmsnorm *d, uint32_t *op)
     if (!rc) rc = add_op(g, &o, name, op);
     if (!rc) g->tensors[d->out].producer = g->n_op - 1;
     return rc;
+}
+
+/* --------------------------------------------------------------------------------------------------------- costs */
+
+int weft__graph_costs(weft__graph *g, uint32_t op, const uint32_t *ns, uint32_t n_device)
+{
+    if (op >= g->n_op) return weft__fail(WEFT_EUSAGE, "graph: costs of op %u, there are %u", op, g->n_op);
+    if (!n_device || n_device > WEFT_MAX_DEVICES || (g->n_cost && n_device != g->n_cost_device)) {
+        return weft__fail(WEFT_EUSAGE, "graph: costs of op %s for %u devices, others for %u", g->ops[op].name, n_device,
+                          g->n_cost_device);
+    }
+    if (g->ops[op].cost != WEFT_NONE) {
+        return weft__fail(WEFT_EUSAGE, "graph: op %s has its costs already", g->ops[op].name);
+    }
+    uint32_t able = 0;
+    for (uint32_t d = 0; d < n_device; d++)
+        able += ns[d] != WEFT_NONE;
+    if (!able) return weft__fail(WEFT_EUSAGE, "graph: op %s can't run on any device", g->ops[op].name);
+    const uint32_t at = g->n_cost * n_device;
+    int rc = reserve((void **)&g->costs, at, n_device, &g->cap_cost, sizeof *g->costs);
+    if (rc) return rc;
+    memcpy(g->costs + at, ns, n_device * sizeof *ns);
+    g->n_cost_device = n_device;
+    g->ops[op].cost = g->n_cost++;
+    return 0;
 }
 
 /* -------------------------------------------------------------------------------------------------- MIX and NOP */

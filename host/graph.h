@@ -49,6 +49,7 @@ typedef struct weft__gop {
     uint32_t constant; /* MIX */
     uint32_t n_tile;   /* NOP: tasks; 1 for MIX */
     uint32_t cost_ns;  /* NOP, MIX: of one task */
+    uint32_t cost;     /* row of graph->costs, or WEFT_NONE */
     uint32_t in, n_in; /* MIX, NOP: range of graph->inputs[], ops that this one depends on, in argument order */
 } weft__gop;
 
@@ -56,8 +57,9 @@ typedef struct weft__graph {
     weft__gtensor *tensors;
     weft__gop *ops;
     uint32_t *inputs;
-    uint32_t n_tensor, n_op, n_input;
-    uint32_t cap_tensor, cap_op, cap_input;
+    uint32_t *costs; /* [n_cost][n_cost_device] */
+    uint32_t n_tensor, n_op, n_input, n_cost, n_cost_device;
+    uint32_t cap_tensor, cap_op, cap_input, cap_cost;
 } weft__graph;
 
 int weft__graph_new(weft__graph **out);
@@ -93,6 +95,10 @@ int weft__graph_mix(weft__graph *g, uint32_t device, uint32_t constant, const ui
 /* n_tile tasks of cost_ns each on `device`; every one of them waits for all tasks of the ops in in[] (NOP ops). */
 int weft__graph_nop(weft__graph *g, uint32_t device, uint32_t n_tile, uint32_t cost_ns, const uint32_t *in,
                     uint32_t n_in, uint32_t join, uint32_t *op);
+
+/* What the op costs on each device: ns[d] for the whole op on device d; 0: as the cost model has it; WEFT_NONE: it can't
+ * run there. Plans of this graph are for n_device devices then. An op gets costs once. */
+int weft__graph_costs(weft__graph *g, uint32_t op, const uint32_t *ns, uint32_t n_device);
 
 /* The value of every op of a MIX graph, computed one after another: values[n_op]. */
 int weft__graph_mix_values(const weft__graph *g, uint32_t *values);

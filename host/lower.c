@@ -124,6 +124,22 @@ static int weight(weft__plan_state *p, uint32_t gt, uint32_t device, slice rows,
     return rc ? rc : weft__base_new(p, &t, gt, id);
 }
 
+/* A cost that the graph gives stands for the whole op on a device; a task has its part of it, a slice's task less. */
+static void give_cost(const ctx *c, weft__pop *pop)
+{
+    const weft__plan_state *p = c->p;
+    const weft__gop *o = c->o;
+    const uint32_t device = pop->op.device, ns = weft__given_cost(p->g, o, device);
+    if (pop->op.kind == WEFT_KIND_COPY) return;
+    pop->op.cost = o->cost;
+    if (!ns || pop->op.kind == WEFT_KIND_REDUCE) return;
+    const double all = o->kind == WEFT__GOP_GEMM ? (double)p->g->tensors[o->w].rows * c->k : c->k;
+    const double part = o->kind == WEFT__GOP_GEMM ? (double)pop->op.n * pop->op.k : pop->op.k;
+    const double tasks = (double)pop->n_mt * pop->n_nt * pop->op.n_split;
+    const double each = ns * part / all * p->opt->workers[device] / tasks;
+    pop->cost_ns = each < 1 ? 1 : each < 4e9 ? (uint32_t)each : 4000000000u;
+}
+
 static int add_pop(const ctx *c, const weft_op *op)
 {
     weft__plan_state *p = c->p;
@@ -132,6 +148,7 @@ static int add_pop(const ctx *c, const weft_op *op)
     weft__pop *pop = &p->pops[p->n_pop];
     *pop = (weft__pop){.op = *op, .gop = c->gop, .next_writer = WEFT_NONE};
     weft__tile_pop(p, pop);
+    give_cost(c, pop);
     const uint32_t written = op->flags & WEFT_OP_PARTIAL ? op->partial : op->out;
     weft__ptensor *base = &p->tensors[p->tensors[written].base];
     pop->next_writer = base->first_writer;

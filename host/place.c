@@ -2,7 +2,8 @@
  *
  * Enters: a GEMM graph and a strategy. Leaves: group_of (the first of p->group devices that run an op) and gt_need (the
  * devices in whose memory a whole tensor must lie). Layers keep together: layer i of L runs on group i * G / L of G
- * groups. */
+ * groups. Where the graph gives costs, blocks of layers still follow each other over the groups, but so that the group with
+ * the most to do has as little as can be; one group alone runs where everything can run and costs least. */
 #include "plan_internal.h"
 
 #include <stdlib.h>
@@ -116,19 +117,127 @@ static uint64_t group_mask(const weft__plan_state *p, uint32_t first)
     return (p->group == 64 ? ~0ull : (1ull << p->group) - 1) << first;
 }
 
-int weft__place(weft__plan_state *p)
+/* ---------------------------------------------------------------------------------------------------- given costs */
+
+#define IMPOSSIBLE UINT64_MAX
+
+/* ns of an op on the group that begins at a device: that of its slowest device, which has its share; IMPOSSIBLE. */
+static uint64_t op_on_group(const weft__plan_state *p, const weft__gop *o, uint32_t first)
+{
+    const weft__gtensor *x = &p->g->tensors[o->x], *out = &p->g->tensors[o->out];
+    const uint32_t rows = o->kind == WEFT__GOP_GEMM ? p->g->tensors[o->w].rows : out->cols;
+    const weft_op op = {.kind = o->kind == WEFT__GOP_GEMM ? WEFT_KIND_GEMM_STREAM : WEFT_KIND_RMSNORM};
+    uint64_t most = 0;
+    for (uint32_t d = first; d < first + p->group; d++) {
+        uint64_t ns = weft__given_cost(p->g, o, d);
+        if (ns == WEFT_NONE) return IMPOSSIBLE;
+        if (!ns) ns = weft__cost_task(&op, weft_div_up(rows, 16), p->m, weft_div_up(x->cols, 64)) / p->opt->workers[d];
+        if (ns > most) most = ns;
+    }
+    return most / p->group + 1;
+}
+
+/* The first op after layer boundary `op` that does not belong to its layer; *ns: the layer on the group. */
+static uint32_t layer_on_group(const weft__plan_state *p, uint32_t op, uint32_t first, uint64_t *ns)
+{
+    const uint32_t layer = p->g->ops[op].layer;
+    *ns = 0;
+    for (; op < p->g->n_op && p->g->ops[op].layer == layer; op++) {
+        const uint64_t one = op_on_group(p, &p->g->ops[op], first);
+        *ns = one == IMPOSSIBLE || *ns == IMPOSSIBLE ? IMPOSSIBLE : *ns + one;
+    }
+    return op;
+}
+
+/* Each group in turn takes as many layers as it can run within `limit` ns. The first op that finds no group. */
+static uint32_t fill_groups(const weft__plan_state *p, uint32_t n_group, uint64_t limit, uint32_t *group_of)
+{
+    uint32_t op = 0;
+    for (uint32_t g = 0; g < n_group; g++) {
+        for (uint64_t left = limit; op < p->g->n_op;) {
+            uint64_t ns;
+            const uint32_t end = layer_on_group(p, op, g * p->group, &ns);
+            if (ns > left) break; /* IMPOSSIBLE is more than any limit */
+            left -= ns;
+            for (; op < end; op++)
+                group_of[op] = g * p->group;
+        }
+    }
+    return op;
+}
+
+static int refuse_op(const weft__plan_state *p, uint32_t op)
+{
+    return weft__fail(WEFT_EUSAGE, "plan: op %s can't run on any of the devices that strategy %s has for it",
+                      p->g->ops[op].name, weft__strategy_name(p->opt->strategy));
+}
+
+static int place_pipeline(weft__plan_state *p, uint32_t n_group)
+{
+    uint64_t low = 0, high = IMPOSSIBLE - 1; /* low is too little */
+    const uint32_t stuck = fill_groups(p, n_group, high, p->group_of);
+    if (stuck < p->g->n_op) return refuse_op(p, stuck);
+    while (high - low > 1) {
+        const uint64_t mid = low + (high - low) / 2;
+        if (fill_groups(p, n_group, mid, p->group_of) == p->g->n_op)
+            high = mid;
+        else
+            low = mid;
+    }
+    fill_groups(p, n_group, high, p->group_of);
+    return 0;
+}
+
+/* All on one group of devices: the one that can run everything and takes least. */
+static int place_together(weft__plan_state *p)
+{
+    uint64_t best = IMPOSSIBLE;
+    uint32_t first = 0, stuck = 0;
+    for (uint32_t d = 0; d + p->group <= p->opt->n_device; d += p->group) {
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < p->g->n_op && sum != IMPOSSIBLE; i++) {
+            const uint64_t ns = op_on_group(p, &p->g->ops[i], d);
+            sum = ns == IMPOSSIBLE ? IMPOSSIBLE : sum + ns;
+            if (sum == IMPOSSIBLE) stuck = i;
+        }
+        if (sum >= best) continue;
+        best = sum;
+        first = d;
+    }
+    for (uint32_t i = 0; i < p->g->n_op; i++)
+        p->group_of[i] = first;
+    return best == IMPOSSIBLE ? refuse_op(p, stuck) : 0;
+}
+
+/* -------------------------------------------------------------------------------------------------------- placing */
+
+/* Layers in blocks of equal numbers. */
+static void place_evenly(weft__plan_state *p, uint32_t n_group)
 {
     const weft__graph *g = p->g;
-    uint32_t n_group, n_layer = 0, at = 0;
-    int rc = choose_groups(p, &n_group);
-    if (rc) return rc;
+    uint32_t n_layer = 0, at = 0;
     for (uint32_t i = 0; i < g->n_op; i++)
         n_layer += !i || g->ops[i].layer != g->ops[i - 1].layer;
     if (n_group > n_layer) n_group = n_layer;
     for (uint32_t i = 0; i < g->n_op; i++) {
-        const weft__gop *op = &g->ops[i];
-        at += i && op->layer != g->ops[i - 1].layer;
+        at += i && g->ops[i].layer != g->ops[i - 1].layer;
         p->group_of[i] = (uint32_t)((uint64_t)at * n_group / n_layer) * p->group;
+    }
+}
+
+int weft__place(weft__plan_state *p)
+{
+    const weft__graph *g = p->g;
+    uint32_t n_group;
+    int rc = choose_groups(p, &n_group);
+    if (rc) return rc;
+    if (!g->n_cost)
+        place_evenly(p, n_group);
+    else
+        rc = n_group == 1 ? place_together(p) : place_pipeline(p, n_group);
+    if (rc) return rc;
+    for (uint32_t i = 0; i < g->n_op; i++) {
+        const weft__gop *op = &g->ops[i];
         const uint64_t mask = group_mask(p, p->group_of[i]);
         p->gt_need[op->x] |= mask;
         if (op->aux != WEFT_NONE) p->gt_need[op->aux] |= mask;

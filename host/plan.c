@@ -51,11 +51,15 @@ static int check_options(const weft__plan_options *o)
 static int is_linear(const weft__gop *op) { return op->kind == WEFT__GOP_GEMM || op->kind == WEFT__GOP_RMSNORM; }
 
 /* *linear: whether the graph is of GEMMs and norms (then all of one batch) or of MIX and NOP ops. */
-static int check_graph(const weft__graph *g, int *linear, uint32_t *m)
+static int check_graph(const weft__graph *g, uint32_t n_device, int *linear, uint32_t *m)
 {
     if (!g->n_op) return weft__fail(WEFT_EUSAGE, "plan: the graph has no ops");
     *linear = is_linear(&g->ops[0]);
     *m = *linear ? g->tensors[g->ops[0].x].rows : 0;
+    if (g->n_cost && g->n_cost_device != n_device) {
+        return weft__fail(WEFT_EUSAGE, "plan: the graph has costs for %u devices, not for %u", g->n_cost_device,
+                          n_device);
+    }
     for (uint32_t i = 0; i < g->n_op; i++) {
         if (is_linear(&g->ops[i]) != *linear) {
             return weft__fail(WEFT_EUSAGE, "plan: op %u: GEMMs and norms don't mix with MIX and NOP ops", i);
@@ -134,7 +138,7 @@ int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes
     int linear = 0;
     uint32_t m = 0;
     int rc = check_options(opt);
-    if (!rc) rc = check_graph(g, &linear, &m);
+    if (!rc) rc = check_graph(g, opt->n_device, &linear, &m);
     if (rc) return rc;
     weft__plan_options o = *opt;
     const int pipeline = o.strategy == WEFT__CTA || o.strategy == WEFT__CTA_TP;
@@ -161,16 +165,18 @@ int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes
 
 /* ----------------------------------------------------------------------------------------------------- statistics */
 
-static uint64_t op_remote_bytes(const weft__image *img, const weft_op *op)
+uint64_t weft__op_remote_bytes(const weft__image *img, const weft_op *op, uint32_t *to)
 {
     const int partial = (op->flags & WEFT_OP_PARTIAL) != 0;
-    const uint32_t outs[2] = {partial ? op->partial : op->out, op->pk_out};
+    const uint32_t outs[3] = {partial ? op->partial : op->out, op->pk_out, partial ? op->squares : WEFT_NONE};
     uint64_t bytes = 0;
-    for (int i = 0; i < 2; i++) {
+    *to = WEFT_NONE;
+    for (int i = 0; i < 3; i++) {
         if (outs[i] == WEFT_NONE || img->tensors[outs[i]].device == op->device) continue;
         const weft_tensor *t = &img->tensors[outs[i]];
         const uint32_t element = t->layout == WEFT_LAYOUT_PARTIAL || t->layout == WEFT_LAYOUT_PACKET ? 4 : 2;
         bytes += (uint64_t)t->rows * t->cols * element;
+        *to = t->device;
     }
     return bytes;
 }
@@ -194,8 +200,8 @@ void weft__plan_stats_of(const weft__image *img, weft__plan_stats *s)
     s->critical_ns = weft__critical_ns(img, 0);
     s->counters = img->header->counters.count;
     s->chunks = 1;
-    for (uint32_t i = 0; i < img->n_op; i++)
-        s->remote_bytes += op_remote_bytes(img, &img->ops[i]);
+    for (uint32_t i = 0, to; i < img->n_op; i++)
+        s->remote_bytes += weft__op_remote_bytes(img, &img->ops[i], &to);
     for (uint32_t d = 0; d < img->n_device; d++) {
         const weft_image_queue *q = weft__image_queue_of(img, 0, d);
         s->weight_bytes[d] = img->devices[d].weight_bytes;

@@ -74,6 +74,9 @@ typedef struct weft__plan_stats {
 int weft__plan(const weft__graph *g, const weft__plan_options *opt, void **bytes, uint64_t *size,
                weft__plan_stats *stats);
 
+/* What an op writes into the memory of other devices a step, packets included: bytes, and the device (WEFT_NONE: none). */
+uint64_t weft__op_remote_bytes(const weft__image *img, const weft_op *op, uint32_t *to);
+
 /* Stats of any image (peak_bytes 0). */
 void weft__plan_stats_of(const weft__image *img, weft__plan_stats *stats);
 

@@ -81,6 +81,12 @@ void weft__tile_pop(const weft__plan_state *p, weft__pop *pop);
 /* cost.c: estimates, for balance and order. Not a promise. */
 uint32_t weft__cost_task(const weft_op *op, uint32_t groups, uint32_t rows, uint32_t kb);
 
+/* What the graph says an op costs on a device: ns, 0 if it says nothing, WEFT_NONE if the op can't run there. */
+static inline uint32_t weft__given_cost(const weft__graph *g, const weft__gop *op, uint32_t device)
+{
+    return op->cost == WEFT_NONE ? 0 : g->costs[(uint64_t)op->cost * g->n_cost_device + device];
+}
+
 /* path.c: estimated length of the longest chain of tasks of a variant; 0 if there is no memory to find it. */
 uint64_t weft__critical_ns(const weft__image *img, uint32_t variant);
 

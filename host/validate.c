@@ -307,10 +307,23 @@ static int check_variants(const weft__image *img)
     return 0;
 }
 
+/* No op lies with a device on which it can't run. */
+static int check_costs(const weft__image *img)
+{
+    for (uint32_t i = 0; i < img->n_op; i++) {
+        const weft_op *op = &img->ops[i];
+        if (op->cost == WEFT_NONE || img->costs[(uint64_t)op->cost * img->n_device + op->device] != WEFT_NONE) continue;
+        return weft__fail(WEFT_EREFUSED, "op %u (%s) lies with device %u, on which its costs say that it can't run", i,
+                          op->name == WEFT_NONE ? "-" : weft__image_string(img, op->name), op->device);
+    }
+    return 0;
+}
+
 int weft__validate(const weft__image *img, uint32_t *proven)
 {
     uint32_t all = (1u << WEFT_POLICY_COUNT) - 1;
     int refused = check_variants(img);
+    if (!refused) refused = check_costs(img);
     if (refused) return refused;
     for (uint32_t v = 0; v < img->n_variant; v++) {
         const weft_image_queue *q = weft__image_queue_of(img, v, 0),

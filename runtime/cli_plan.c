@@ -28,6 +28,58 @@ static const char *policy_names(uint32_t policies, char *out, size_t room)
     return out;
 }
 
+typedef struct edge { /* from one device to another, a step */
+    uint64_t bytes, signals;
+} edge;
+
+/* edges[from * n_device + to], of variant 0; free() it. */
+static edge *find_edges(const weft__image *img)
+{
+    const uint32_t n = img->n_device;
+    edge *edges = calloc((size_t)n * n, sizeof *edges);
+    for (uint32_t i = 0, to; edges && i < img->n_op; i++) {
+        const uint64_t bytes = weft__op_remote_bytes(img, &img->ops[i], &to);
+        if (to != WEFT_NONE) edges[img->ops[i].device * n + to].bytes += bytes;
+    }
+    for (uint32_t d = 0; edges && d < n; d++) {
+        const weft_image_queue *q = weft__image_queue_of(img, 0, d);
+        for (uint32_t i = 0; i < q->n_task; i++) {
+            const weft_task *t = &img->tasks[q->task + i];
+            for (uint32_t s = 0; s < t->n_signal; s++)
+                edges[d * n + weft__task_signal(t, img->side + q->side, s).device].signals++;
+        }
+    }
+    return edges;
+}
+
+static void print_edges(const weft__image *img)
+{
+    const uint32_t n = img->n_device;
+    edge *edges = find_edges(img);
+    int told = 0;
+    for (uint32_t i = 0; edges && i < n * n; i++) {
+        if (i / n == i % n || !(edges[i].bytes || edges[i].signals)) continue;
+        if (!told++) printf("\nedge      KB a step   signals\n");
+        printf("%2u -> %2u  %10.1f  %8llu\n", i / n, i % n, (double)edges[i].bytes / 1024,
+               (unsigned long long)edges[i].signals);
+    }
+    free(edges);
+}
+
+static json_t *edges_json(const weft__image *img)
+{
+    const uint32_t n = img->n_device;
+    edge *edges = find_edges(img);
+    json_t *all = json_array();
+    for (uint32_t i = 0; edges && i < n * n; i++) {
+        if (i / n == i % n || !(edges[i].bytes || edges[i].signals)) continue;
+        json_array_append_new(all, json_pack("{s:i,s:i,s:I,s:I}", "from", (int)(i / n), "to", (int)(i % n), "bytes",
+                                             (json_int_t)edges[i].bytes, "signals", (json_int_t)edges[i].signals));
+    }
+    free(edges);
+    return all;
+}
+
 static void print_text(const weft__image *img, const weft__plan_stats *s, const plan_run *r)
 {
     char policies[64];
@@ -48,6 +100,7 @@ static void print_text(const weft__image *img, const weft__plan_stats *s, const 
         printf("%6u  %7u  %3u  %5u  %8u  %11.2f  %8.2f\n", d, img->devices[d].workers, img->devices[d].n_op, q->n_task,
                q->n_counter, (double)img->devices[d].weight_bytes / 1e6, (double)img->devices[d].work_bytes / 1e6);
     }
+    print_edges(img);
 }
 
 static int print_json(const weft__image *img, const weft__plan_stats *s, const plan_run *r)
@@ -65,6 +118,7 @@ static int print_json(const weft__image *img, const weft__plan_stats *s, const p
     json_object_set_new(o, "signals", json_integer((json_int_t)s->signals));
     json_object_set_new(o, "remote_signals", json_integer((json_int_t)s->remote_signals));
     json_object_set_new(o, "remote_bytes", json_integer((json_int_t)s->remote_bytes));
+    json_object_set_new(o, "edges", edges_json(img));
     json_object_set_new(o, "chunks", json_integer(s->chunks));
     json_object_set_new(o, "critical_us", s->critical_ns ? json_real((double)s->critical_ns / 1e3) : json_null());
     json_object_set_new(o, "total_us", json_real((double)s->total_ns / 1e3));
@@ -74,6 +128,31 @@ static int print_json(const weft__image *img, const weft__plan_stats *s, const p
     json_object_set_new(o, "plan_hash", json_string(hash));
     json_object_set_new(o, "seed", json_integer((json_int_t)img->header->seed));
     return weft__result_print(o);
+}
+
+/* One line an op: where it is, what it sends, and what the graph said that it costs. */
+static void print_ops(const weft__image *img)
+{
+    printf("\nops\n");
+    for (uint32_t i = 0, to; i < img->n_op; i++) {
+        const weft_op *op = &img->ops[i];
+        const uint64_t bytes = weft__op_remote_bytes(img, op, &to);
+        printf("  device %u op %u %s %s: %u x %u x %u", op->device, i - img->devices[op->device].op,
+               weft__kinds[op->kind].name, op->name == WEFT_NONE ? "-" : weft__image_string(img, op->name), op->m,
+               op->n, op->k);
+        if (to != WEFT_NONE) printf(", %llu bytes to device %u", (unsigned long long)bytes, to);
+        for (uint32_t d = 0; op->cost != WEFT_NONE && d < img->n_device; d++) {
+            const uint32_t ns = img->costs[(uint64_t)op->cost * img->n_device + d];
+            printf(d ? ", " : "; ns by device: ");
+            if (ns == WEFT_NONE)
+                printf("none");
+            else if (ns)
+                printf("%u", ns);
+            else
+                printf("-");
+        }
+        putchar('\n');
+    }
 }
 
 /* One line a task, in queue order. */
@@ -111,6 +190,7 @@ static int report(const weft__image *img, const weft__plan_stats *stats, const p
         status = print_json(img, stats, r);
     else
         print_text(img, stats, r);
+    if (r->tasks) print_ops(img);
     if (r->tasks) print_tasks(img);
     return status;
 }
@@ -157,7 +237,7 @@ int weft__cli_plan(int argc, char **argv)
     *row++ = (weft__option){"--out", "FILE", "write the image", WEFT_OPT_TEXT, &r.out, 0, 0};
     *row++ = (weft__option){
         "--check", "FILE", "read, validate and print an image instead of making one", WEFT_OPT_TEXT, &r.check, 0, 0};
-    *row++ = (weft__option){"--tasks", NULL, "print every task too", WEFT_OPT_FLAG, &r.tasks, 0, 0};
+    *row++ = (weft__option){"--tasks", NULL, "print every op and task too", WEFT_OPT_FLAG, &r.tasks, 0, 0};
     *row++ = (weft__option){"--json", NULL, "one JSON object", WEFT_OPT_FLAG, &r.json, 0, 0};
     int status = weft__options(
         argc, argv, table, "weft plan (--chain W,W,.. | --model DIR | --mlp H,F | --check FILE) [options]",

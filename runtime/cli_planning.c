@@ -49,6 +49,45 @@ static int read_wide(const char *text, int32_t *out)
     return 0;
 }
 
+/* "LAYER:DEVICE:NS" or "FIRST-LAST:DEVICE:none"; what no entry names is left to the cost model. */
+static int read_cost(const char **at, uint32_t n_device, uint32_t layers[2], uint32_t *device, uint32_t *ns)
+{
+    const char *text = *at;
+    char word[16];
+    int n = 0;
+    if (sscanf(text, "%u-%u:%u:%15[^,]%n", &layers[0], &layers[1], device, word, &n) != 4) {
+        n = 0;
+        if (sscanf(text, "%u:%u:%15[^,]%n", &layers[0], device, word, &n) != 3) n = 0;
+        layers[1] = layers[0];
+    }
+    char *end = word;
+    *ns = n && strcmp(word, "none") == 0 ? WEFT_NONE : n ? (uint32_t)strtoul(word, &end, 10) : 0;
+    if (!n || (*ns != WEFT_NONE && (*end || !*ns)) || *device >= n_device || (text[n] && text[n] != ','))
+        return weft__fail(WEFT_EUSAGE,
+                          "--costs %s: expected LAYER:DEVICE:NS or FIRST-LAST:DEVICE:none, devices below %u", text,
+                          n_device);
+    *at = text + n + (text[n] == ',');
+    return 0;
+}
+
+/* Every op of the work gets a row: zero, but for what the entries say. The work's graph has costs from then on. */
+static int give_costs(const weft__work *w, const char *text, uint32_t n_device)
+{
+    weft__graph *g = w->graph;
+    uint32_t *ns = calloc((size_t)g->n_op * n_device, sizeof *ns);
+    int status = ns ? 0 : weft__fail(WEFT_ENOMEM, "costs of %u ops", g->n_op);
+    while (!status && *text) {
+        uint32_t layers[2], device, cost;
+        status = read_cost(&text, n_device, layers, &device, &cost);
+        for (uint32_t i = 0; i < g->n_op && !status; i++)
+            if (g->ops[i].layer >= layers[0] && g->ops[i].layer <= layers[1]) ns[(size_t)i * n_device + device] = cost;
+    }
+    for (uint32_t i = 0; i < g->n_op && !status; i++)
+        if (g->ops[i].cost == WEFT_NONE) status = weft__graph_costs(g, i, ns + (size_t)i * n_device, n_device);
+    free(ns);
+    return status;
+}
+
 int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **image, uint64_t *bytes,
                     weft__plan_stats *stats)
 {
@@ -71,6 +110,8 @@ int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **i
     if (flags->m_tile) opt.m_tile = flags->m_tile;
     if (flags->split_k) opt.split_k = flags->split_k;
     if (flags->k_panels) opt.k_panels = flags->k_panels;
+    if (flags->costs) status = give_costs(w, flags->costs, opt.n_device);
+    if (status) return status;
     opt.copies = flags->copies;
     if (flags->packet_rows != WEFT_NONE) opt.packet_max_rows = flags->packet_rows;
     return weft__plan(w->graph, &opt, image, bytes, stats);

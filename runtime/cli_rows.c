@@ -52,6 +52,9 @@ weft__option *weft__plan_rows(weft__plan_flags *f, weft__option *row)
          8},
         {"--copies", NULL, "results stay at home; copy tasks take them to readers on other devices", WEFT_OPT_FLAG,
          &f->copies, 0, 0},
+        {"--costs", "L:D:NS,..",
+         "layer (or layers A-B), device, and what an op of it costs there: ns, or none: it can't", WEFT_OPT_TEXT,
+         &f->costs, 0, 0},
         {"--wide", "B", "wide GEMM tiles: auto (default), on, off", WEFT_OPT_TEXT, &f->wide, 0, 0},
     };
     memcpy(row, rows, sizeof rows);

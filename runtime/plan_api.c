@@ -103,6 +103,12 @@ int weft_graph_rmsnorm(weft_graph *g, const weft_rmsnorm *desc)
     return weft__graph_rmsnorm(g, &norm, NULL);
 }
 
+int weft_graph_costs(weft_graph *g, const uint32_t *ns, uint32_t n_device)
+{
+    if (!g->n_op) return weft__fail(WEFT_EUSAGE, "weft_graph_costs: the graph has no op yet");
+    return weft__graph_costs(g, g->n_op - 1, ns, n_device);
+}
+
 int weft_graph_chain(const uint32_t *widths, uint32_t n_width, uint32_t repeat, uint32_t m, const char *dtype,
                      uint64_t seed, weft_graph **out)
 {

@@ -93,6 +93,14 @@ typedef struct weft_rmsnorm {
 /* out = x / sqrt(mean(x^2) + eps) * gain, row by row, stored; weft_gemm's `norm` does it on the way instead. */
 WEFT_API int weft_graph_rmsnorm(weft_graph *g, const weft_rmsnorm *desc);
 
+/* What the op added last costs on each of n_device devices: ns for the whole op; 0: as the cost model has it;
+ * WEFT_COST_NONE: it can't run there. Plans of this graph are then for n_device devices: "cta", "microbatch" and
+ * "cta-tp" place their blocks of layers by these costs, "single" takes the best device, and what can't be placed is
+ * refused.
+ */
+#define WEFT_COST_NONE 0xffffffffu
+WEFT_API int weft_graph_costs(weft_graph *g, const uint32_t *ns, uint32_t n_device);
+
 /* GEMMs of widths[0] -> widths[1] -> ..., all of them `repeat` times, for m rows; seeded weights that keep the
  * variance. Input "x", output "out".
  */

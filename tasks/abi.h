@@ -222,7 +222,9 @@ typedef struct weft_op {
     /* PARTIAL of a GEMM and REDUCE, with NORM: PARTIAL tensor of m x groups of W; [split][group][row] is the sum of squares
        of the row's K range, stored by each task for its groups; else WEFT_NONE */
     uint32_t squares;
-    uint32_t cost; /* row of costs[]: ns of the whole op on each device, WEFT_NONE where it can't run; or WEFT_NONE */
+    /* row of costs[]: ns of the whole op on each device; 0: as the cost model has it; WEFT_NONE: it can't run there. Or
+       WEFT_NONE: all as the cost model has it */
+    uint32_t cost;
 } weft_op;
 WEFT_STATIC_ASSERT(sizeof(weft_op) == 112, "no padding");
 
