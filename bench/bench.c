@@ -1,6 +1,8 @@
 /* bench.c: see bench.h. */
 #include "bench.h"
 
+#include "../runtime/clocks.h"
+
 #include "../host/reference.h"
 #include "weft_commit.h"
 
@@ -213,7 +215,10 @@ static void describe(json_t *line, const weft_engine *e)
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)info.plan_hash);
     json_object_set_new(line, "device", json_string(names));
     json_object_set_new(line, "driver", json_string(info.driver ? info.driver : ""));
-    json_object_set_new(line, "clocks", json_null()); /* not read */
+    weft__clocks clocks;
+    weft__clocks_read(names, &clocks);
+    json_object_set_new(line, "clocks", clocks.why[0] ? json_null() : json_string(clocks.text));
+    if (clocks.why[0]) json_object_set_new(line, "clocks_why", json_string(clocks.why));
     weft__bench_count(line, "devices", info.n_device);
     weft__bench_count(line, "workers", info.n_worker);
     weft__bench_count(line, "tasks", info.tasks);

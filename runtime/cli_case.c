@@ -114,22 +114,35 @@ static void choose_counts(const weft__case_options *o, double step_s, uint32_t *
     *warmup = o->warmup != WEFT_NONE ? o->warmup : tenth > WEFT_STATS_WARMUP ? WEFT_STATS_WARMUP : tenth;
 }
 
-static int time_steps(const weft__case_options *o, double step_s, weft__case *c)
+static int warm_up(weft__case *c, const weft__case_options *o, double step_s)
 {
     int status = 0;
-    uint32_t steps;
-    choose_counts(o, step_s, &c->warmup, &steps);
+    choose_counts(o, step_s, &c->warmup, &c->steps);
+    c->samples = malloc(c->steps * sizeof *c->samples);
+    if (!c->samples) return weft__fail(WEFT_ENOMEM, "%u samples", c->steps);
     for (uint32_t i = 0; i < c->warmup && !status; i++)
         status = one_step(c->engine);
-    double *sorted = malloc(steps * sizeof *sorted);
-    c->samples = malloc(steps * sizeof *c->samples);
-    if (!sorted || !c->samples) status = weft__fail(WEFT_ENOMEM, "%u samples", steps);
-    for (uint32_t i = 0; i < steps && !status; i++) {
+    return status;
+}
+
+int weft__case_time(weft__case *c, uint32_t n)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < n && c->n_sample < c->steps && !status; i++) {
         uint64_t start = weft__now_ns();
         status = one_step(c->engine);
-        c->samples[i] = sorted[i] = (double)(weft__now_ns() - start) * 1e-3;
+        c->samples[c->n_sample++] = (double)(weft__now_ns() - start) * 1e-3;
     }
-    if (!status) status = weft__stats_of(sorted, steps, &c->us);
+    weft__clocks_read(c->devices, &c->clocks);
+    return status;
+}
+
+static int sum_up(weft__case *c)
+{
+    double *sorted = malloc(c->n_sample * sizeof *sorted + 1);
+    if (!sorted) return weft__fail(WEFT_ENOMEM, "%u samples", c->n_sample);
+    memcpy(sorted, c->samples, c->n_sample * sizeof *sorted);
+    int status = weft__stats_of(sorted, c->n_sample, &c->us);
     free(sorted);
     return status;
 }
@@ -145,44 +158,79 @@ static int stored_tensor(void *user, const char *tensor, float *dst, uint32_t ro
     return status ? status : weft_tensor_read_f32(user, tensor, dst, (size_t)rows * cols);
 }
 
-/* Both checks: against the reference, and of the last timed step's output against the first one's. */
-static int measure(weft__work *w, const weft__case_options *o, weft__case *c, float *first, float *last)
+/* The first step, its check against the reference, and the warm-up. */
+static int begin(const weft__work *w, const weft__case_options *o, weft__case *c)
 {
-    size_t count = (size_t)w->rows * w->out_cols;
     double step_s = 0;
     weft__progress("running a first step");
-    int status = checked_step(w, c->engine, first, &step_s);
+    int status = checked_step(w, c->engine, c->first, &step_s);
     if (!status && o->check) {
         weft__progress("checking against float64");
         status = weft__work_check(w, stored_tensor, c->engine, &c->error);
         c->rel_error = c->error.rel_error;
     }
     weft__progress("timing steps");
-    if (!status) status = time_steps(o, step_s, c);
+    return status ? status : warm_up(c, o, step_s);
+}
+
+/* Statistics; the last step's output against the first one's, bit for bit; then the error found before. */
+int weft__case_finish(const weft__work *w, const weft__case_options *o, weft__case *c)
+{
+    size_t count = (size_t)w->rows * w->out_cols;
+    float *last = malloc(count * sizeof *last);
+    int status = last ? sum_up(c) : weft__fail(WEFT_ENOMEM, "an output of %u rows", w->rows);
     if (!status) status = weft_tensor_read_f32(c->engine, "out", last, count);
+    const int same = !status && memcmp(c->first, last, count * sizeof *last) == 0;
+    free(last);
     if (status) return status;
-    if (memcmp(first, last, count * sizeof *first) != 0)
-        return weft__fail(WEFT_EWRONG, "the same step gave another output after %u steps",
-                          c->warmup + 1 + (uint32_t)c->us.n);
+    if (!same)
+        return weft__fail(WEFT_EWRONG, "the same step gave another output after %u steps", c->warmup + 1 + c->n_sample);
     if (o->check && !(c->rel_error <= WEFT_MAX_REL_ERROR))
         return weft__fail(WEFT_EWRONG, "tensor %s: relative error %.3g against float64, more than %g", c->error.worst,
                           c->rel_error, WEFT_MAX_REL_ERROR);
     return 0;
 }
 
+int weft__case_open(weft__work *w, const weft__plan_flags *flags, const weft__case_options *options, weft__case *out)
+{
+    *out = (weft__case){.rel_error = NAN, .first = malloc((size_t)w->rows * w->out_cols * sizeof(float))};
+    int status = out->first ? start_engine(w, flags, options, out)
+                            : weft__fail(WEFT_ENOMEM, "an output of %u rows", w->rows);
+    if (!status) status = describe(out);
+    if (!status) status = begin(w, options, out);
+    weft__progress(NULL);
+    if (status) weft__case_close(out);
+    return status;
+}
+
 int weft__case_run(weft__work *w, const weft__plan_flags *flags, const weft__case_options *options, weft__case *out)
 {
-    *out = (weft__case){.rel_error = NAN};
-    size_t bytes = (size_t)w->rows * w->out_cols * sizeof(float);
-    float *first = malloc(bytes), *last = malloc(bytes);
-    int status = first && last ? start_engine(w, flags, options, out)
-                               : weft__fail(WEFT_ENOMEM, "outputs of %u rows", w->rows);
-    if (!status) status = describe(out);
-    if (!status) status = measure(w, options, out, first, last);
+    int status = weft__case_open(w, flags, options, out);
+    if (status) return status;
+    weft__progress("timing steps");
+    status = weft__case_time(out, out->steps);
+    if (!status) status = weft__case_finish(w, options, out);
     weft__progress(NULL);
-    free(first);
-    free(last);
     if (status && status != WEFT_EWRONG) weft__case_close(out);
+    return status;
+}
+
+void weft__case_suspend(weft__case *c)
+{
+    weft_engine_destroy(c->engine);
+    c->engine = NULL;
+}
+
+int weft__case_resume(weft__work *w, const weft__plan_flags *flags, const weft__case_options *options, weft__case *c)
+{
+    float *out = malloc((size_t)w->rows * w->out_cols * sizeof *out);
+    double seconds;
+    int status = out ? start_engine(w, flags, options, c) : weft__fail(WEFT_ENOMEM, "an output of %u rows", w->rows);
+    if (!status) status = checked_step(w, c->engine, out, &seconds);
+    for (uint32_t i = 0; i < c->warmup && !status; i++)
+        status = one_step(c->engine);
+    free(out);
+    weft__progress("timing steps");
     return status;
 }
 
@@ -190,5 +238,6 @@ void weft__case_close(weft__case *c)
 {
     weft_engine_destroy(c->engine);
     free(c->samples);
+    free(c->first);
     *c = (weft__case){0};
 }

@@ -22,7 +22,9 @@ static const struct {
 } rows[] = {
     {"single", "static"}, {"cta", "static"}, {"cta", "push"}, {"microbatch", "static"}, {"tp", "static"},
 };
-static const int n_rows = sizeof rows / sizeof rows[0];
+enum {
+    N_ROWS = sizeof rows / sizeof rows[0]
+};
 
 static void choose_devices(tour *t)
 {
@@ -67,47 +69,52 @@ static void print_heading(const tour *t, const weft__work *w)
     printf("batch  strategy    queue  workers  tasks  signals      median       p99   steps     error\n");
 }
 
-static void print_row(const weft__work *w, int row, const weft__case *c, int status)
+static void print_row(const weft__work *w, int row, const weft__side *s)
 {
+    const weft__case *c = &s->result;
     char p99[24] = "-";
+    if (s->status && s->status != WEFT_EWRONG) {
+        printf("%5u  %-10s  %-6s  failed: %s\n", w->rows, rows[row].strategy, rows[row].queue, s->error);
+        return;
+    }
     if (isfinite(c->us.p99)) snprintf(p99, sizeof p99, "%.1f", c->us.p99);
     printf("%5u  %-10s  %-6s %7u %6u  %7u  %10.1f  %8s  %6llu  %8.1e  %s\n", w->rows, rows[row].strategy,
            rows[row].queue, c->info.n_worker, c->info.tasks, c->info.remote_signals, c->us.p50, p99,
-           (unsigned long long)c->us.n, c->rel_error, status ? "WRONG" : "ok");
+           (unsigned long long)c->us.n, c->rel_error, s->status ? "WRONG" : "ok");
     fflush(stdout);
 }
 
-static void run_row(tour *t, weft__work *w, int row)
+static void set_up_row(const tour *t, int row, weft__side *s)
 {
-    weft__plan_flags flags = weft__plan_flag_defaults();
-    weft__case_options options = weft__case_defaults();
-    weft__case c;
-    flags.strategy = rows[row].strategy;
-    flags.devices = strcmp(rows[row].strategy, "single") == 0 ? t->one : t->two;
-    options.queue = rows[row].queue;
-    options.check = true;
-    options.budget_s = t->gpu ? 2 : 0.5;
-    int status = weft__case_run(w, &flags, &options, &c);
-    if (status && status != WEFT_EWRONG) {
-        printf("%5u  %-10s  %-6s  failed: %s\n", w->rows, rows[row].strategy, rows[row].queue, weft__error());
-    } else if (t->json) {
-        weft__case_print_json(w, &flags, &options, &c);
-    } else {
-        print_row(w, row, &c, status);
-    }
-    if (status && !t->worst) t->worst = weft_status_exit(status);
-    weft__case_close(&c);
+    *s = (weft__side){.flags = weft__plan_flag_defaults(), .options = weft__case_defaults()};
+    s->flags.strategy = rows[row].strategy;
+    s->flags.devices = strcmp(rows[row].strategy, "single") == 0 ? t->one : t->two;
+    s->options.queue = rows[row].queue;
+    s->options.check = true;
+    s->options.budget_s = t->gpu ? 2 : 0.5;
 }
 
+/* All rows of one batch, in turns. */
 static int run_batch(tour *t, uint32_t batch)
 {
     weft__work w;
+    weft__side sides[N_ROWS];
     weft__work_options options = work_options(t, batch);
     int status = weft__work_open(&options, &w);
     if (status) return status;
     if (batch == 1 && !t->json) print_heading(t, &w);
-    for (int row = 0; row < n_rows; row++)
-        run_row(t, &w, row);
+    for (int row = 0; row < N_ROWS; row++)
+        set_up_row(t, row, &sides[row]);
+    weft__compare(&w, sides, N_ROWS, options.seed);
+    for (int row = 0; row < N_ROWS; row++) {
+        weft__side *s = &sides[row];
+        if (!t->json)
+            print_row(&w, row, s);
+        else if (!s->status || s->status == WEFT_EWRONG)
+            weft__case_print_json(&w, &s->flags, &s->options, &s->result);
+        if (s->status && !t->worst) t->worst = weft_status_exit(s->status);
+        weft__case_close(&s->result);
+    }
     if (!t->json) putchar('\n');
     weft__work_close(&w);
     return 0;

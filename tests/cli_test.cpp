@@ -6,6 +6,8 @@
 #include <jansson.h>
 
 #include <fstream>
+#include <sstream>
+#include <vector>
 
 namespace
 {
@@ -87,6 +89,29 @@ TEST(Cli, RunChecksAndReportsJson)
     EXPECT_LE(j.number("rel_error"), 5e-3);
     for (const char *field : {"schema", "seed", "plan_hash", "commit", "device", "driver", "clocks", "version"})
         EXPECT_TRUE(j.has(field)) << field;
+}
+
+TEST(Cli, SeveralStrategiesAndQueuesTakeTurns)
+{
+    Output out = weft("run " + small + "--devices cpu:2x1 --strategy single,cta --queue static,push --check --json");
+    ASSERT_EQ(out.exit, 0) << out.text;
+    std::istringstream lines(out.text);
+    std::vector<std::string> sides;
+    for (std::string line; std::getline(lines, line);) {
+        Json j(line);
+        ASSERT_NE(j.root, nullptr) << line;
+        sides.push_back(j.text("strategy") + " " + j.text("queue"));
+        EXPECT_EQ(j.number("steps"), 20);
+        EXPECT_GE(j.number("rounds"), 2);
+        EXPECT_LE(j.number("rel_error"), 5e-3);
+        EXPECT_TRUE(!j.null("clocks") || j.has("clocks_why"));
+    }
+    EXPECT_EQ(sides, (std::vector<std::string>{"single static", "single push", "cta static", "cta push"}));
+    EXPECT_EQ(weft("run " + small + "--devices cpu:1 --queue static,push --samples s").exit, 2);
+    Output wrong = weft("run " + small + "--devices cpu:2x1 --strategy cta,best"); // the other side is still measured
+    EXPECT_EQ(wrong.exit, 2);
+    EXPECT_NE(wrong.text.find("--strategy best"), std::string::npos) << wrong.text;
+    EXPECT_NE(wrong.text.find("rounds"), std::string::npos) << wrong.text;
 }
 
 TEST(Cli, AStepPastItsDeadlineExitsWith4)
