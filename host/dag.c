@@ -298,6 +298,13 @@ static void put_args(dag *d, weft__image_writer *w, uint32_t i, weft_task *t)
     d->arg[o->device] += n;
 }
 
+/* The device that may steal an op's tasks: the next one, if it can run it; 0xff: none. */
+static uint32_t alternate(const dag *d, const weft__gop *o)
+{
+    const uint32_t n = d->p->opt->n_device, next = (o->device + 1) % n;
+    return d->p->opt->alternates && n > 1 && weft__given_cost(d->g, o, next) != WEFT_NONE ? next : 0xff;
+}
+
 static void put_op_tasks(dag *d, weft__image_writer *w, uint32_t i)
 {
     const weft__gop *o = &d->g->ops[i];
@@ -306,7 +313,7 @@ static void put_op_tasks(dag *d, weft__image_writer *w, uint32_t i)
         weft_task *t = &w->tasks[q->task + d->task[o->device]++];
         const int mix = o->kind == WEFT__GOP_MIX;
         *t = (weft_task){.kind = mix ? WEFT_KIND_MIX : WEFT_KIND_NOP,
-                         .alt_device = 0xff,
+                         .alt_device = (uint8_t)alternate(d, o),
                          .op = mix ? 0 : 1,
                          .cost_ns = o->cost_ns,
                          .extra = d->side[o->device]};

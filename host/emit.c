@@ -28,7 +28,26 @@ static void lay_out(weft__plan_state *p, weft__image_writer *w)
         w->tensors[i] = p->tensors[i].t;
 }
 
-/* Ops of a device lie together. */
+/* The entry of a pop's op with the device that may steal its tasks. */
+static weft_op alternate_of(const weft__pop *pop)
+{
+    weft_op op = pop->op;
+    op.device = pop->alt;
+    op.flags |= WEFT_OP_ALTERNATE;
+    op.w = pop->alt_w;
+    op.aux = pop->alt_aux;
+    return op;
+}
+
+static uint32_t count_alternates(const weft__plan_state *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_pop; i++)
+        n += p->pops[i].alt != 0xff;
+    return n;
+}
+
+/* Ops of a device lie together, then its alternates. */
 static int list_ops(weft__plan_state *p, weft__image_writer *w)
 {
     uint32_t first = 0;
@@ -40,9 +59,18 @@ static int list_ops(weft__plan_state *p, weft__image_writer *w)
             p->pops[i].local = w->devices[d].n_op++;
             w->ops[first++] = p->pops[i].op;
         }
+        for (uint32_t i = 0; i < p->n_pop; i++) {
+            if (p->pops[i].alt != d) continue;
+            p->pops[i].alt_local = w->devices[d].n_op++;
+            w->ops[first++] = alternate_of(&p->pops[i]);
+        }
         if (w->devices[d].n_op > 65536) {
             return weft__fail(WEFT_EUSAGE, "plan: %u ops on device %u, at most 65536", w->devices[d].n_op, d);
         }
+    }
+    for (uint32_t i = 0; i < p->n_pop; i++) {
+        const weft__pop *pop = &p->pops[i];
+        if (pop->alt != 0xff) w->ops[w->devices[pop->op.device].op + pop->local].alt = (uint16_t)pop->alt_local;
     }
     return 0;
 }
@@ -131,7 +159,7 @@ static void write_tile(weft__plan_state *p, const weft__pop *pop, const weft__ti
     uint32_t *next = &at->side[op->device];
     (void)p;
     *task = (weft_task){.kind = op->kind,
-                        .alt_device = 0xff,
+                        .alt_device = pop->alt,
                         .op = (uint16_t)pop->local,
                         .n_wait = (uint16_t)e->n_wait,
                         .n_signal = (uint16_t)e->n_signal,
@@ -187,7 +215,7 @@ int weft__emit(weft__plan_state *p, weft__image_writer *w)
                                   .queues = p->opt->n_device,
                                   .tensors = p->n_tensor,
                                   .weights = p->n_weight,
-                                  .ops = p->n_pop,
+                                  .ops = (uint64_t)p->n_pop + count_alternates(p),
                                   .tasks = c.tasks,
                                   .order = c.tasks,
                                   .side = c.sides,

@@ -24,8 +24,10 @@ static void arrive(weft__image_writer *w, uint32_t device)
             const weft_signal *sig = signal_at(t, w->side + q->side, s);
             weft_counter *c = &w->counters[w->queues[sig->device].counter + sig->counter];
             c->arrivals++;
-            if (sig->device != device) c->scope = WEFT_SCOPE_SYS;
+            if (sig->device != device || t->alt_device != 0xff) c->scope = WEFT_SCOPE_SYS;
         }
+        for (uint32_t s = 0; t->alt_device != 0xff && s < t->n_wait; s++)
+            w->counters[q->counter + wait_at(t, w->side + q->side, s)->counter].scope = WEFT_SCOPE_SYS;
     }
 }
 

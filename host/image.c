@@ -74,7 +74,33 @@ static uint64_t op_peers(const weft__image *img, const weft_op *op)
     return peers;
 }
 
-uint64_t weft__image_peers(const weft__image *img, uint32_t device)
+uint64_t weft__image_victims(const weft__image *img, uint32_t device)
+{
+    uint64_t victims = 0;
+    for (uint32_t i = 0; i < img->header->queues.count; i++) {
+        const weft_image_queue *q = &img->queues[i];
+        for (uint32_t t = 0; t < q->n_task; t++) {
+            if (img->tasks[q->task + t].alt_device == device) victims |= 1ull << (i % img->n_device);
+        }
+    }
+    return victims;
+}
+
+/* Those who take tasks of a device read its memory and write where its tasks write, so they and all who write to it wait for
+ * one another's steps. */
+static uint64_t thieves_of(const weft__image *img, uint32_t device)
+{
+    uint64_t thieves = 0;
+    for (uint32_t v = 0; v < img->n_variant; v++) {
+        const weft_image_queue *q = weft__image_queue_of(img, v, device);
+        for (uint32_t t = 0; t < q->n_task; t++) {
+            if (img->tasks[q->task + t].alt_device != 0xff) thieves |= 1ull << img->tasks[q->task + t].alt_device;
+        }
+    }
+    return thieves;
+}
+
+static uint64_t direct_peers(const weft__image *img, uint32_t device)
 {
     const weft_image_device *dev = &img->devices[device];
     uint64_t peers = 1ull << device;
@@ -90,6 +116,16 @@ uint64_t weft__image_peers(const weft__image *img, uint32_t device)
             }
         }
     }
+    return peers;
+}
+
+uint64_t weft__image_peers(const weft__image *img, uint32_t device)
+{
+    uint64_t peers = direct_peers(img, device);
+    for (uint64_t m = weft__image_victims(img, device); m; m &= m - 1)
+        peers |= direct_peers(img, (uint32_t)__builtin_ctzll(m));
+    for (uint64_t m = peers; m; m &= m - 1)
+        peers |= thieves_of(img, (uint32_t)__builtin_ctzll(m));
     return peers;
 }
 

@@ -101,6 +101,8 @@ uint32_t weft__image_find(const weft__image *img, const char *name, uint32_t rol
 
 /* Bit d: device `device` writes to device d's memory or signals there, in any variant (itself included). */
 uint64_t weft__image_peers(const weft__image *img, uint32_t device);
+/* The devices whose tasks name this one as their alternate. */
+uint64_t weft__image_victims(const weft__image *img, uint32_t device);
 
 /* ------------------------------------------------------------------------------------------------ making an image */
 

@@ -198,7 +198,8 @@ static int op_tensor(const weft__image *img, place p, const weft_op *op, const c
     int rc = below(p, field, id, img->n_tensor);
     if (rc) return rc;
     const weft_tensor *t = &img->tensors[id];
-    if (!(flags & ANYWHERE) && t->device != op->device) return bad(p, field, id, "tensor lies on another device");
+    const int away = flags & ANYWHERE || (op->flags & WEFT_OP_ALTERNATE && t->role != WEFT_ROLE_WEIGHT);
+    if (!away && t->device != op->device) return bad(p, field, id, "tensor lies on another device");
     if (layout != WEFT_LAYOUT_COUNT && t->layout != layout) return bad(p, field, id, "tensor has the wrong layout");
     if (t->dtype != dtype) return bad(p, field, id, "tensor has the wrong dtype");
     if (t->rows != rows) return bad(p, field, id, "tensor has the wrong number of rows");
@@ -302,7 +303,8 @@ static int check_rows(const weft__image *img, place p, const weft_op *op)
     const uint32_t layout = img->tensors[op->x].layout;
     if (op->k != op->n) return bad(p, "k", op->k, "not n");
     if (layout != WEFT_LAYOUT_FRAG && layout != WEFT_LAYOUT_PANEL) return bad(p, "x", op->x, "neither FRAG nor PANEL");
-    if (op->flags & ~(uint32_t)WEFT_OP_OUT_PACKET) return bad(p, "flags", op->flags, "not of such an op");
+    if (op->flags & ~(uint32_t)(WEFT_OP_OUT_PACKET | WEFT_OP_ALTERNATE))
+        return bad(p, "flags", op->flags, "not of such an op");
     if (op->epilogue != WEFT_EPI_NONE) return bad(p, "epilogue", op->epilogue, "such an op has none");
     if (!op->m_tile) return bad(p, "m_tile", 0, "must not be 0");
     rc = op_tensor(img, p, op, "w", op->w, 0, WEFT_LAYOUT_ROW, WEFT_FP32, 1, op->n);
@@ -348,7 +350,7 @@ static int check_op(const weft__image *img, place p, const weft_op *op)
     if (!rc) rc = below(p, "kind", op->kind, WEFT_KIND_COUNT);
     if (!rc) rc = below(p, "dtype", op->dtype, WEFT_INT8 + 1);
     if (!rc) rc = below(p, "epilogue", op->epilogue, WEFT_EPI_GELU + 1);
-    if (!rc) rc = below(p, "flags", op->flags, WEFT_OP_PARTIAL * 2);
+    if (!rc) rc = below(p, "flags", op->flags & ~(uint32_t)WEFT_OP_ALTERNATE, WEFT_OP_PARTIAL * 2);
     if (!rc && !isfinite(op->eps)) rc = bad(p, "eps", 0, "not finite");
     const uint32_t ids[] = {op->x,    op->w,      op->out,    op->aux,     op->scale,
                             op->pk_x, op->pk_out, op->pk_aux, op->partial, op->squares};
@@ -490,6 +492,23 @@ static int check_tile(const weft__image *img, place p, const weft_image_queue *q
     }
 }
 
+/* The alternate device has an entry for the op of the same kind. */
+static int check_alternate(const weft__image *img, place p, uint32_t device, const weft_task *t)
+{
+    int rc = below(p, "alt_device", t->alt_device, img->n_device);
+    if (rc) return rc;
+    if (t->alt_device == device) return bad(p, "alt_device", device, "the task's own");
+    if (t->kind == WEFT_KIND_NOP || t->kind == WEFT_KIND_MIX) return 0;
+    const weft_op *op = weft__image_op(img, device, t);
+    const weft_image_device *alt = &img->devices[t->alt_device];
+    if ((rc = below(p, "op.alt", op->alt, alt->n_op))) return rc;
+    const weft_op *there = &img->ops[alt->op + op->alt];
+    if (there->kind != op->kind || !(there->flags & WEFT_OP_ALTERNATE)) {
+        return bad(p, "op.alt", op->alt, "not an alternate of its kind");
+    }
+    return 0;
+}
+
 static int check_task(const weft__image *img, place p, uint32_t variant, uint32_t device, const weft_task *t)
 {
     const weft_image_queue *q = weft__image_queue_of(img, variant, device);
@@ -498,7 +517,9 @@ static int check_task(const weft__image *img, place p, uint32_t variant, uint32_
     if (!rc) rc = below(p, "op", t->op, img->devices[device].n_op);
     if (rc) return rc;
     if (weft__image_op(img, device, t)->kind != t->kind) return bad(p, "kind", t->kind, "not its op's");
-    if (t->alt_device != 0xff && (rc = below(p, "alt_device", t->alt_device, img->n_device))) return rc;
+    if (weft__image_op(img, device, t)->flags & WEFT_OP_ALTERNATE)
+        return bad(p, "op", t->op, "another device's tasks use it");
+    if (t->alt_device != 0xff && (rc = check_alternate(img, p, device, t))) return rc;
     const uint64_t n_side = weft__task_side_waits(t) + (t->n_signal > 2 ? t->n_signal - 2u : 0);
     if (n_side && (t->extra > q->n_side || n_side > q->n_side - t->extra)) {
         return bad(p, "extra", t->extra, "its waits and signals end past its queue's side table");

@@ -146,7 +146,7 @@ static int add_pop(const ctx *c, const weft_op *op)
     int rc = weft__plan_grow(p, (void **)&p->pops, p->n_pop, 1, &p->cap_pop, sizeof *p->pops);
     if (rc) return rc;
     weft__pop *pop = &p->pops[p->n_pop];
-    *pop = (weft__pop){.op = *op, .gop = c->gop, .next_writer = WEFT_NONE};
+    *pop = (weft__pop){.op = *op, .gop = c->gop, .next_writer = WEFT_NONE, .alt = 0xff};
     weft__tile_pop(p, pop);
     give_cost(c, pop);
     const uint32_t written = op->flags & WEFT_OP_PARTIAL ? op->partial : op->out;
@@ -400,6 +400,35 @@ static int lower_op(ctx *c)
     return rc;
 }
 
+/* The same part of a weight on another device. */
+static int weight_there(weft__plan_state *p, uint32_t tensor, uint32_t device, uint32_t *id)
+{
+    const weft__ptensor *t = &p->tensors[tensor];
+    const weft_weight *w = &p->weights[t->t.weight];
+    return weight(p, t->gt, device, (slice){w->row0, t->t.rows}, (slice){w->col0, t->t.cols}, id);
+}
+
+/* What the next device needs to take GEMMs and norms of a device: their weights. */
+static int add_alternates(weft__plan_state *p)
+{
+    const uint32_t n = p->opt->n_device;
+    int rc = 0;
+    for (uint32_t i = 0; i < p->n_pop && n > 1 && !rc; i++) {
+        weft__pop *pop = &p->pops[i];
+        const uint32_t kind = pop->op.kind, alt = (pop->op.device + 1) % n;
+        if (kind != WEFT_KIND_GEMM_STREAM && kind != WEFT_KIND_GEMM_WIDE && kind != WEFT_KIND_RMSNORM) continue;
+        if (weft__given_cost(p->g, &p->g->ops[pop->gop], alt) == WEFT_NONE) continue;
+        pop->alt_w = pop->op.w;
+        pop->alt_aux = pop->op.aux;
+        if (pop->op.w != WEFT_NONE) rc = weight_there(p, pop->op.w, alt, &pop->alt_w);
+        if (!rc && pop->op.epilogue == WEFT_EPI_BIAS && pop->op.aux != WEFT_NONE) {
+            rc = weight_there(p, pop->op.aux, alt, &pop->alt_aux);
+        }
+        pop->alt = (uint8_t)alt;
+    }
+    return rc;
+}
+
 static void note_reader(ctx *c, uint32_t gt)
 {
     if (gt != WEFT_NONE) c->reader[gt] = c->reader[gt] == WEFT_NONE ? c->gop : SEVERAL;
@@ -419,6 +448,7 @@ int weft__lower(weft__plan_state *p)
         c.o = &p->g->ops[c.gop];
         rc = lower_op(&c);
     }
+    if (!rc && p->opt->alternates) rc = add_alternates(p);
     free(c.sliced);
     free(c.reader);
     return rc;

@@ -171,6 +171,7 @@ uint64_t weft__op_remote_bytes(const weft__image *img, const weft_op *op, uint32
     const uint32_t outs[3] = {partial ? op->partial : op->out, op->pk_out, partial ? op->squares : WEFT_NONE};
     uint64_t bytes = 0;
     *to = WEFT_NONE;
+    if (op->flags & WEFT_OP_ALTERNATE) return 0; /* its tasks are counted where they are at home */
     for (int i = 0; i < 3; i++) {
         if (outs[i] == WEFT_NONE || img->tensors[outs[i]].device == op->device) continue;
         const weft_tensor *t = &img->tensors[outs[i]];

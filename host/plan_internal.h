@@ -37,7 +37,9 @@ typedef struct weft__pop {
     uint32_t n_mt, n_nt; /* tiles down and across; times op.n_split */
     uint32_t cost_ns;    /* of a whole task */
     uint8_t even;        /* the groups are shared out evenly over n_nt tasks; else all but the last take `groups` */
-    uint8_t wait_aux;    /* its aux is not ordered by what it waits for anyway */
+    uint8_t alt;         /* device that may steal its tasks, 0xff: none */
+    uint32_t alt_w, alt_aux, alt_local; /* its weights there, and its entry in the op table there */
+    uint8_t wait_aux;                   /* its aux is not ordered by what it waits for anyway */
 } weft__pop;
 
 /* Order works on units: the tasks of one pop for one row tile (GEMM graphs), or the tasks of one op (MIX, NOP). */

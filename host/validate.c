@@ -37,20 +37,58 @@ weft__task_name weft__name_task(const weft__proof *p, uint32_t task)
 
 /* --------------------------------------------------------------------------------------------- arrivals and lists */
 
+static int same_name(const weft__image *img, uint32_t a, uint32_t b)
+{
+    if (a == WEFT_NONE || b == WEFT_NONE) return a == b;
+    return !strcmp(weft__image_string(img, a), weft__image_string(img, b));
+}
+
+/* Two tensors of weights with the same contents, or the same tensor. */
+static int same_values(const weft__image *img, uint32_t a, uint32_t b)
+{
+    if (a == b) return 1;
+    if (a == WEFT_NONE || b == WEFT_NONE) return 0;
+    const weft_tensor *x = &img->tensors[a], *y = &img->tensors[b];
+    if (x->role != WEFT_ROLE_WEIGHT || y->role != WEFT_ROLE_WEIGHT) return 0;
+    if (x->dtype != y->dtype || x->layout != y->layout || x->rows != y->rows || x->cols != y->cols) return 0;
+    const weft_weight *v = &img->weights[x->weight], *w = &img->weights[y->weight];
+    return v->fill == w->fill && v->seed == w->seed && v->scale == w->scale && v->row0 == w->row0 &&
+           v->col0 == w->col0 && same_name(img, v->a, w->a) && same_name(img, v->b, w->b) &&
+           same_name(img, v->gain, w->gain);
+}
+
+/* Does the alternate's entry of a task's op do the same, but for where its weights lie? */
+static int same_op(const weft__image *img, uint32_t device, const weft_task *t)
+{
+    if (t->kind == WEFT_KIND_NOP || t->kind == WEFT_KIND_MIX) return 1;
+    const weft_op *op = weft__image_op(img, device, t);
+    weft_op there = img->ops[img->devices[t->alt_device].op + op->alt];
+    if (!same_values(img, op->w, there.w) || !same_values(img, op->aux, there.aux)) return 0;
+    there.device = op->device;
+    there.flags &= ~(uint32_t)WEFT_OP_ALTERNATE;
+    there.alt = op->alt;
+    there.w = op->w;
+    there.aux = op->aux;
+    return !memcmp(&there, op, sizeof there);
+}
+
 /* What is wrong with one task's waits and signals by themselves; NULL if nothing is. */
 static const char *bad_edges(const weft__proof *p, uint32_t device, const weft_task *t)
 {
     const uint64_t *side = p->img->side + p->queues[device].side;
     const int gemm = t->kind == WEFT_KIND_GEMM_STREAM || t->kind == WEFT_KIND_GEMM_WIDE;
     const uint32_t chunks = gemm ? weft_div_up(t->tile[3] >> 16, WEFT_K_CHUNK / 64) : 1;
-    if (t->alt_device != 0xff) return "may be stolen by another device: not proven by this version";
+    if (t->alt_device != 0xff && !same_op(p->img, device, t)) return "has an alternate that does something else";
     for (uint32_t i = 0; i < t->n_wait; i++) {
         const weft_wait w = weft__task_wait(t, side, i);
         if (w.lag) return "waits with lag: not proven by this version";
         if (w.due >= chunks) return "has a wait that is due after the last of its input";
+        if (t->alt_device != 0xff && p->counters[weft__proof_counter(p, device, w.counter)].scope != WEFT_SCOPE_SYS)
+            return "may be stolen, but waits with scope gpu";
     }
     for (uint32_t i = 0; i < t->n_signal; i++) {
         const weft_signal s = weft__task_signal(t, side, i);
+        if (t->alt_device != 0xff && s.scope != WEFT_SCOPE_SYS) return "may be stolen, but signals with scope gpu";
         if (s.device != device && s.scope != WEFT_SCOPE_SYS) return "signals another device with scope gpu";
     }
     return NULL;

@@ -4,7 +4,8 @@
  *   fifo      the next index of the device's list, by an atomic ticket, then wait
  *   push      a ticket for one ring; the last producer to arrive has pushed the task, so it is ready
  *   steal     a ring a worker; a task goes to the worker that the static cut gives it to; an idle worker looks into the
- *             others' rings
+ *             others' rings, then into those of devices whose tasks name its own as their alternate, and stays until these
+ *             are empty too
  *   priority  a ring a rank; the lowest ring that has a task
  *
  * Tickets of a variant run on from step to step: use u of it owns n_task of them. A worker whose ticket lies beyond the
@@ -85,6 +86,36 @@ static int fetch_push(weft__worker *w, uint32_t *task)
     return 1;
 }
 
+/* Looks into the rings of device d for a task that this one may take. 1: taken; 0: none now; -1: none any more. */
+static int steal_from(weft__worker *w, uint32_t d, uint32_t *task)
+{
+    const weft_dev *home = (const weft_dev *)(uintptr_t)w->dev->roots[d];
+    const weft_queue_rt *q = &home->queue[w->step.variant];
+    uint32_t taken = 0, head;
+    for (uint32_t ring = 0; ring < q->n_ring; ring++) {
+        int there = weft_ring_peek(head_of(q, ring), ring_of(q, ring), q->ring_mask, &head, task);
+        taken += head - home->base;
+        if (!there || ((const weft_task *)(uintptr_t)q->tasks)[*task].alt_device != w->dev->device) continue;
+        if (!weft_ring_take(head_of(q, ring), head)) continue;
+        w->home = home;
+        w->hq = q;
+        return 1;
+    }
+    return taken == q->n_task * w->step.uses ? -1 : 0;
+}
+
+/* The same for all devices whose tasks it may take; the gate keeps them in this step until this device has left it. */
+static int steal_abroad(weft__worker *w, uint32_t *task)
+{
+    int last = -1;
+    for (uint64_t m = w->dev->policy == WEFT_POLICY_STEAL ? w->dev->victims : 0; m; m &= m - 1) {
+        int got = steal_from(w, (uint32_t)__builtin_ctzll(m), task);
+        if (got > 0) return 1;
+        if (got == 0) last = 0;
+    }
+    return last;
+}
+
 /* steal starts with its own ring, priority with the most urgent one. */
 static int fetch_rings(weft__worker *w, uint32_t *task)
 {
@@ -100,7 +131,9 @@ static int fetch_rings(weft__worker *w, uint32_t *task)
             if (weft_ring_try_pop(head_of(q, ring), ring_of(q, ring), q->ring_mask, &head, task)) return 1;
             taken += head - w->dev->base;
         }
-        if (taken == all) return 0;
+        int abroad = steal_abroad(w, task);
+        if (abroad > 0) return 1;
+        if (taken == all && abroad < 0) return 0;
         b.seen = taken;
         if (weft__spin(w, &s, &b)) return -1;
     }
@@ -108,6 +141,8 @@ static int fetch_rings(weft__worker *w, uint32_t *task)
 
 int weft__fetch(weft__worker *w, uint32_t *task)
 {
+    w->home = w->dev;
+    w->hq = w->q;
     switch (w->dev->policy) {
     case WEFT_POLICY_STATIC: return fetch_static(w, task);
     case WEFT_POLICY_FIFO: return fetch_fifo(w, task);
@@ -139,8 +174,8 @@ static void complete(const weft__worker *w, const weft_queue_rt *q, const weft_c
 void weft__signal(weft__worker *w, const weft_task *t)
 {
     for (uint32_t i = 0; i < t->n_signal; i++) {
-        weft_signal s = weft__signal_of(w->q, t, i);
-        weft_w32 *word = &((weft_line *)(uintptr_t)w->q->words[s.device])[s.counter].value;
+        weft_signal s = weft__signal_of(w->hq, t, i);
+        weft_w32 *word = &((weft_line *)(uintptr_t)w->hq->words[s.device])[s.counter].value;
         if (!is_push_family(w)) {
             weft_signal_counter(word);
             continue;

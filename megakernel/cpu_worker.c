@@ -45,7 +45,8 @@ static const weft_worker_calls calls = {read_packets, write_packet, read_clock};
 static const weft_op_rt *op_of(const weft__worker *w, const weft_task *t)
 {
     if (t->kind == WEFT_KIND_NOP || t->kind == WEFT_KIND_MIX) return NULL;
-    return (const weft_op_rt *)(uintptr_t)w->dev->ops + t->op;
+    const weft_op_rt *op = (const weft_op_rt *)(uintptr_t)w->home->ops + t->op;
+    return w->home == w->dev ? op : (const weft_op_rt *)(uintptr_t)w->dev->ops + op->alt;
 }
 
 /* One counter. A count beyond this step's means that someone signals who may not: the image is wrong. */
@@ -89,7 +90,7 @@ static void trace(weft__worker *w, const weft_task *t)
     r->worker = (uint16_t)w->index;
     r->kind = t->kind;
     r->attempts = (uint8_t)(w->attempts < 255 ? w->attempts : 255);
-    r->stolen_from = 0xffff;
+    r->stolen_from = w->home == w->dev ? 0xffff : (uint16_t)w->home->device;
     r->t_signal = tick(w);
     if (n < w->dev->trace_cap)
         ((weft_trace_record *)(uintptr_t)w->dev->trace)[(uint64_t)w->index * w->dev->trace_cap + n] = *r;
@@ -98,14 +99,15 @@ static void trace(weft__worker *w, const weft_task *t)
 
 static int run_task(weft__worker *w, uint32_t id)
 {
-    const weft_task *t = (const weft_task *)(uintptr_t)w->q->tasks + id;
+    const weft_task *t = (const weft_task *)(uintptr_t)w->hq->tasks + id;
     const weft_op_rt *op = op_of(w, t);
     weft_w32 *running = &((weft_line *)(uintptr_t)w->dev->running)[w->index].value;
     w->record.task = id;
     w->record.t_pop = tick(w);
     if (await_inputs(w, id, t, op)) return 1;
     w->record.t_ready = w->record.t_start = tick(w);
-    weft_task_ctx ctx = {w->dev, w->q, t, op, &w->step, w->payload, w->scratch, w, &calls};
+    weft_task_ctx ctx = {w->home, w->hq, t, op, &w->step, w->payload, w->scratch, w, &calls};
+    weft_st_relaxed_gpu(running + 1, w->home == w->dev ? 0 : w->home->device + 1);
     weft_st_relaxed_gpu(running, id); /* read by the host when a step is late */
     if (weft__kinds[t->kind].body(&ctx)) return 1;
     weft_st_relaxed_gpu(running, WEFT_NONE);

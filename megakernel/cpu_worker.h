@@ -26,7 +26,9 @@ typedef struct weft__worker {
     weft_step_head step; /* the present one */
     const uint8_t *payload;
     const weft_queue_rt *q; /* of the step's variant */
-    uint64_t deadline_ns;   /* of what it waits for in this step; 0: none */
+    const weft_dev *home;   /* of the present task: another device, if it was stolen there */
+    const weft_queue_rt *hq;
+    uint64_t deadline_ns; /* of what it waits for in this step; 0: none */
 
     uint32_t next, end;                 /* static: what is left of its list */
     uint32_t ticket[WEFT_MAX_VARIANTS]; /* fifo, push: of the variant's queue, kept from step to step */
@@ -68,7 +70,7 @@ void weft__step_close(weft__worker *w);
 
 /* Before the first fetch of a step. */
 void weft__queue_open(weft__worker *w);
-/* 1: *task is the next one (push family: it is ready); 0: this worker has none left in this step; -1: leave. */
+/* 1: *task is the next one, of w->home and w->hq (push family: it is ready); 0: this worker has none left in this step; -1: leave. */
 int weft__fetch(weft__worker *w, uint32_t *task);
 /* Sends a task's signals; push family: pushes what became ready by them. */
 void weft__signal(weft__worker *w, const weft_task *t);

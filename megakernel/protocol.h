@@ -75,15 +75,26 @@ static inline int weft_ring_poll(const weft_w64 *ring, uint32_t mask, uint32_t t
 
 /* steal, priority: takes a task if there is one. Nobody holds a place in these rings, so an idle worker may look at the next.
  * *head is what was seen; a pop that lost its race returns 0 and is tried again by the caller's loop.                   */
-static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head,
-                                    uint32_t *task)
+static inline int weft_ring_peek(const weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head,
+                                 uint32_t *task)
 {
     uint32_t h = weft_ld_relaxed_sys(head_word);
     uint64_t v = weft_ld_acquire_b64_sys(&ring[h & mask]); /* pairs with weft_ring_push */
     *head = h;
-    if ((uint32_t)(v >> 32) != h) return 0;
     *task = (uint32_t)v;
-    return weft_atom_cas_relaxed_sys(head_word, h, h + 1) == h; /* the slot's acquire has ordered what the task reads */
+    return (uint32_t)(v >> 32) == h;
+}
+
+/* Takes the task that was seen at `head`; 0: another was faster. The slot's acquire has ordered what the task reads. */
+static inline int weft_ring_take(weft_w32 *head_word, uint32_t head)
+{
+    return weft_atom_cas_relaxed_sys(head_word, head, head + 1) == head;
+}
+
+static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head,
+                                    uint32_t *task)
+{
+    return weft_ring_peek(head_word, ring, mask, head, task) && weft_ring_take(head_word, *head);
 }
 
 /* -------------------------------------------------------------------------------------------------------- doorbell */

@@ -113,6 +113,7 @@ int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **i
     if (flags->costs) status = give_costs(w, flags->costs, opt.n_device);
     if (status) return status;
     opt.copies = flags->copies;
+    opt.alternates = flags->alternates;
     if (flags->packet_rows != WEFT_NONE) opt.packet_max_rows = flags->packet_rows;
     return weft__plan(w->graph, &opt, image, bytes, stats);
 }

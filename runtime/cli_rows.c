@@ -52,6 +52,8 @@ weft__option *weft__plan_rows(weft__plan_flags *f, weft__option *row)
          8},
         {"--copies", NULL, "results stay at home; copy tasks take them to readers on other devices", WEFT_OPT_FLAG,
          &f->copies, 0, 0},
+        {"--alternates", NULL, "queue steal: the next device has a device's weights too, and may take its tasks",
+         WEFT_OPT_FLAG, &f->alternates, 0, 0},
         {"--costs", "L:D:NS,..",
          "layer (or layers A-B), device, and what an op of it costs there: ns, or none: it can't", WEFT_OPT_TEXT,
          &f->costs, 0, 0},

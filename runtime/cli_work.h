@@ -61,7 +61,7 @@ int weft__parse_list(const char *option, const char *text, uint32_t max, uint32_
 typedef struct weft__plan_flags {
     const char *devices, *strategy, *order, *wide;
     uint32_t chunks, tp, tile_groups, m_tile, split_k, k_panels, packet_rows;
-    bool copies;
+    bool copies, alternates;
     const char *costs; /* "0-3:1:none,4:0:25000" */
 } weft__plan_flags;
 weft__plan_flags weft__plan_flag_defaults(void);

@@ -153,6 +153,7 @@ int weft_plan(const weft_graph *g, const weft_plan_config *config, void **image,
     o.k_panels = c.k_panels;
     o.packet_max_rows = c.packet_rows;
     o.copies = c.copies;
+    o.alternates = c.alternates;
     o.seed = c.seed;
     uint64_t size;
     rc = weft__plan(g, &o, image, &size, NULL);

@@ -39,23 +39,25 @@ static const char *op_name(const weft_engine *e, uint32_t device, uint32_t task)
     return weft__image_string(&e->img, weft__image_op(&e->img, device, t)->name);
 }
 
-/* Task whose body worker `worker` of `device` is in, or WEFT_NONE. */
-static uint32_t running(weft_engine *e, uint32_t device, uint32_t worker)
+/* Task whose body worker `worker` of `device` is in, or WEFT_NONE; *home: the device whose task it is. */
+static uint32_t running(weft_engine *e, uint32_t device, uint32_t worker, uint32_t *home)
 {
-    uint32_t task = WEFT_NONE;
+    uint32_t words[2] = {WEFT_NONE, 0}; /* task; 0, or the device from which it was stolen, plus 1 */
     uint64_t at = e->mem[device].running + worker * sizeof(weft_line);
-    return e->b->read(e->m, device, &task, at, sizeof task) ? WEFT_NONE : task;
+    const int failed = e->b->read(e->m, device, words, at, sizeof words);
+    *home = words[1] && words[1] <= e->m->n_device ? words[1] - 1 : device;
+    return failed ? WEFT_NONE : words[0];
 }
 
 int weft__find_running(weft_engine *e, uint32_t *device, uint32_t *worker, uint32_t *task)
 {
     for (uint32_t d = 0; d < e->m->n_device; d++) {
         for (uint32_t w = 0; w < e->m->workers[d]; w++) {
-            uint32_t id = running(e, d, w);
+            uint32_t home, id = running(e, d, w, &home);
             if (id == WEFT_NONE) continue;
             *device = d;
             *worker = w;
-            *task = id;
+            *task = home == d ? id : WEFT_NONE; /* say_others names a stolen one */
             return 1;
         }
     }
@@ -96,10 +98,12 @@ static void say_others(text *t, weft_engine *e)
     uint32_t named = 0;
     for (uint32_t d = 0; d < e->m->n_device; d++) {
         for (uint32_t w = 0; w < e->m->workers[d]; w++) {
-            uint32_t id = running(e, d, w);
-            if (id == WEFT_NONE || (d == e->report.device && w == e->report.worker)) continue;
-            if (named++ < WORKERS_NAMED)
-                say(t, "%s %s worker %u in task %u", named > 1 ? "," : "; meanwhile", e->m->names[d], w, id);
+            uint32_t home, id = running(e, d, w, &home);
+            const int own = home == d;
+            if (id == WEFT_NONE || (own && d == e->report.device && w == e->report.worker)) continue;
+            if (named++ >= WORKERS_NAMED) continue;
+            say(t, "%s %s worker %u in task %u", named > 1 ? "," : "; meanwhile", e->m->names[d], w, id);
+            if (!own) say(t, " of %s", e->m->names[home]);
         }
     }
     if (named > WORKERS_NAMED) say(t, " and %u others", named - WORKERS_NAMED);

@@ -50,20 +50,22 @@ static weft_event make_event(const weft_engine *e, const weft_trace_record *r, u
                              const clock_map *map)
 {
     const weft_image_queue *q;
-    const weft_task *t = task_of(e, r->step, d, r->task, &q);
+    const uint32_t home = r->stolen_from < e->img.n_device ? r->stolen_from : d;
+    const weft_task *t = task_of(e, r->step, home, r->task, &q);
     weft_event v = {
         .step = r->step,
         .device = d,
         .worker = w,
         .task = r->task,
         .kind = r->kind < WEFT_KIND_COUNT ? weft__kinds[r->kind].name : "",
-        .op = op_name(e, d, t),
+        .op = op_name(e, home, t),
         .pop_ns = to_ns(map, r->t_pop),
         .ready_ns = to_ns(map, r->t_ready),
         .start_ns = to_ns(map, r->t_start),
         .end_ns = to_ns(map, r->t_end),
         .signal_ns = to_ns(map, r->t_signal),
         .counter = WEFT_NONE,
+        .home = home,
     };
     if (t && t->n_wait) v.counter = weft__task_wait(t, e->img.side + q->side, t->n_wait - 1u).counter;
     return v;
@@ -181,8 +183,8 @@ static void write_slice(FILE *f, const weft_event *v, const char *name, uint64_t
     fprintf(f, ",\n{\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"name\":", v->device, v->worker,
             (double)from * 1e-3, (double)(to - from) * 1e-3);
     write_string(f, name);
-    fprintf(f, ",\"cat\":\"%s\",\"args\":{\"step\":%u,\"task\":%u,\"counter\":%" PRId64 "}}", v->kind, v->step, v->task,
-            v->counter == WEFT_NONE ? (int64_t)-1 : (int64_t)v->counter);
+    fprintf(f, ",\"cat\":\"%s\",\"args\":{\"step\":%u,\"task\":%u,\"of\":%u,\"counter\":%" PRId64 "}}", v->kind,
+            v->step, v->task, v->home, v->counter == WEFT_NONE ? (int64_t)-1 : (int64_t)v->counter);
 }
 
 int weft_trace_write(weft_engine *e, const char *path)
@@ -257,7 +259,7 @@ static const char **find_producers(const weft_engine *e)
 static const char *producer_of(const weft_engine *e, const char *const *producers, const weft_event *v)
 {
     const weft_image_queue *q;
-    if (v->counter == WEFT_NONE || !task_of(e, v->step, v->device, v->task, &q)) return "";
+    if (v->counter == WEFT_NONE || !task_of(e, v->step, v->home, v->task, &q)) return "";
     return producers[q->counter + v->counter];
 }
 

@@ -321,6 +321,7 @@ static weft_op_rt resolve(const weft_engine *e, const weft_op *op)
         .x_layout = layout_of(e, op->x),
         .out_layout = layout_of(e, op->out),
         .aux_layout = layout_of(e, op->aux),
+        .alt = op->alt,
         .eps = op->eps,
     };
     if (out != WEFT_NONE) {
@@ -378,6 +379,7 @@ static int fill_root(const weft_engine *e, uint32_t d, const device_offsets *o, 
         .ops = e->mem[d].tables + o[d].ops,
         .maps = e->mem[d].tables + o[d].maps,
         .peers = weft__image_peers(&e->img, d) | 1ull << d,
+        .victims = weft__image_victims(&e->img, d),
         .mailbox = e->mailbox_addr,
         .trace = e->mem[d].trace,
         .trace_n = e->mem[d].trace_n,

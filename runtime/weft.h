@@ -230,7 +230,7 @@ typedef struct weft_event {
     uint64_t start_ns, end_ns; /* of the body */
     uint64_t signal_ns;        /* all its signals were sent */
     uint32_t counter;          /* that it waited for last; 0xffffffff: none, or unknown */
-    uint32_t pad;
+    uint32_t home;             /* the device whose task it is: `device`, unless that one has stolen it */
 } weft_event;
 
 /* Events recorded so far, ordered by device, worker, time. Writes up to `cap` of them and their number (it may exceed cap) to

@@ -131,10 +131,13 @@ typedef struct weft_plan_config {
     uint32_t packet_rows;    /* edges of at most so many rows (0..8) carry packets */
     uint64_t seed;           /* recorded */
     uint32_t copies;         /* 1: results stay on the device that makes them, copies take them to readers elsewhere */
+    uint32_t
+        alternates; /* 1: queue "steal" may run a device's GEMMs and norms on the next one, which gets their weights
+                                too */
 } weft_plan_config;
 #define WEFT_PLAN_CONFIG_INIT                                                                                          \
     {                                                                                                                  \
-        sizeof(weft_plan_config), 1, NULL, "single", "auto", 0, 1, 0, 0, 0, 0, 1, 0, 0                                 \
+        sizeof(weft_plan_config), 1, NULL, "single", "auto", 0, 1, 0, 0, 0, 0, 1, 0, 0, 0                              \
     }
 
 /* Plans and proves. *image goes to weft_image_free. WEFT_EUSAGE: the configuration doesn't go with the graph. */

@@ -108,7 +108,8 @@ enum weft_op_flag {
     WEFT_OP_AUX_PACKET = 1u << 3, /* the residual is read from packets (weft_op.pk_aux) */
     WEFT_OP_PARTIAL = 1u << 4,    /* out is a PARTIAL tensor; a REDUCE op applies norm and epilogue */
     WEFT_OP_X_SYS = 1u << 5,      /* set by the engine: another device writes pk_x */
-    WEFT_OP_OUT_SYS = 1u << 6     /* set by the engine: pk_out lies with another device */
+    WEFT_OP_OUT_SYS = 1u << 6,    /* set by the engine: pk_out lies with another device */
+    WEFT_OP_ALTERNATE = 1u << 7 /* what tasks of another device use here when this one steals them: reads over there */
 };
 
 /* --------------------------------------------------------------------------------------------------- the image */
@@ -208,7 +209,7 @@ typedef struct weft_op {
     uint16_t device;
     uint8_t kind, dtype;
     uint8_t epilogue, pad0;
-    uint16_t pad1;
+    uint16_t alt;      /* where tasks have an alternate device: the ALTERNATE op to use there, in that device's table */
     uint32_t flags;    /* enum weft_op_flag */
     uint32_t m, n, k;  /* x: m x k, W: n x k; out: m x n, or m x n/2 if gated */
     uint32_t m_tile;   /* rows a task takes (the last may have fewer) */
@@ -286,7 +287,8 @@ typedef struct weft_op_rt {
     uint8_t dtype, epilogue, x_layout, out_layout;
     uint32_t out_rows, out_cols; /* of the out tensor; out_rows also of aux */
     uint32_t param[6];
-    uint8_t aux_layout, pad0[3];
+    uint8_t aux_layout, pad0;
+    uint16_t alt; /* as in weft_op */
     float eps;
     uint64_t squares;
 } weft_op_rt;
@@ -418,12 +420,15 @@ typedef struct weft_dev {
     uint64_t ctl[WEFT_MAX_DEVICES];   /* [d]: weft_ctl of device d */
     uint64_t work[WEFT_MAX_DEVICES];  /* [d]: work arena of device d */
     uint64_t peers;                   /* bit d: this device writes to d (itself included): they gate its steps */
+    uint64_t victims;                 /* bit d: tasks of d name this device as their alternate (steal) */
     uint64_t mailbox;                 /* weft_mailbox */
     uint64_t trace;                   /* weft_trace_record[n_worker * trace_cap] */
     uint64_t trace_n;                 /* weft_line[n_worker]: records written, saturating */
     uint64_t trace_clock;             /* weft_trace_clock[n_worker] */
     uint64_t max_steps;               /* leave after this many steps (--oneshot); 0: until told */
-    uint64_t running; /* weft_line[n_worker]: task whose body runs, WEFT_NONE between tasks; for the host's report */
+    uint64_t
+        running; /* weft_line[n_worker]: task whose body runs, WEFT_NONE between tasks; pad[0]: 0, or 1 + the device from
+                         which it was stolen; for the host's report */
     weft_queue_rt queue[WEFT_MAX_VARIANTS];
 } weft_dev;
 

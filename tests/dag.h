@@ -31,7 +31,7 @@ typedef struct dag_limits { /* zero: the defaults in brackets */
 typedef struct dag_case {
     uint64_t seed;
     uint32_t n_task, n_device, n_worker, n_step, policy, base, join, poison_each;
-    uint32_t order;
+    uint32_t order, alternates;
 } dag_case;
 
 typedef struct dag_random {
@@ -67,14 +67,16 @@ static inline dag_case dag_make(uint64_t seed, const dag_limits *l)
     c.join = dag_next(&r, 2);
     c.poison_each = dag_next(&r, 2);
     c.order = dag_next(&r, WEFT__ORDER_COUNT);
+    c.alternates = dag_next(&r, 2);
     return c;
 }
 
 static inline void dag_print(const dag_case *c, char *to, size_t size)
 {
-    snprintf(to, size, "seed %llu: %u tasks, %u devices x %u workers, %u steps, %s, base 0x%08x%s%s",
+    snprintf(to, size, "seed %llu: %u tasks, %u devices x %u workers, %u steps, %s, base 0x%08x%s%s%s",
              (unsigned long long)c->seed, c->n_task, c->n_device, c->n_worker, c->n_step, dag_policy_name(c->policy),
-             c->base, c->join ? ", join" : "", c->poison_each ? ", poisoned each step" : "");
+             c->base, c->join ? ", join" : "", c->poison_each ? ", poisoned each step" : "",
+             c->alternates ? ", alternates" : "");
 }
 
 static inline int dag_graph(const dag_case *c, weft__graph **out)
@@ -102,6 +104,7 @@ static inline int dag_image(const dag_case *c, const weft__graph *g, void **byte
     for (uint32_t d = 0; d < c->n_device; d++)
         o.workers[d] = c->n_worker;
     o.order = c->order;
+    o.alternates = c->alternates;
     o.seed = c->seed;
     return weft__plan(g, &o, bytes, size, NULL);
 }

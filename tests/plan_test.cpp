@@ -85,6 +85,7 @@ TEST(Plan, EveryOptionIsProven)
         o.packet_max_rows = pick({0, 1, 8});
         o.wide = (int32_t)pick({0, 1, 2}) - 1;
         o.copies = pick({0, 1});
+        o.alternates = pick({0, 1});
         w.separate_norm = pick({0, 1});
         Plan p(w, o);
         ASSERT_EQ(p.rc, 0) << "case " << i << ": " << weft__error();

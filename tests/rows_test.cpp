@@ -77,6 +77,31 @@ std::vector<float> run(const Plan &p, const Blocks &b, const std::string &device
     return out;
 }
 
+// Which devices' tasks each device ran in a few steps under steal: [device][home].
+std::vector<std::vector<uint32_t>> who_ran(const Plan &p, const Blocks &b, const std::string &devices, uint32_t n)
+{
+    weft_engine_config c = WEFT_ENGINE_CONFIG_INIT;
+    weft_engine *e = nullptr;
+    weft_step s = WEFT_STEP_INIT;
+    std::vector<std::vector<uint32_t>> ran(n, std::vector<uint32_t>(n));
+    std::vector<weft_event> events(100000);
+    size_t count = 0;
+    c.devices = devices.c_str(), c.queue = "steal", c.deadline_us = 30000000, c.trace_records = 20000;
+    EXPECT_EQ(weft_engine_create(p.bytes, p.size, &c, &e), 0) << weft_last_error();
+    if (!e) return ran;
+    EXPECT_EQ(weft_tensor_write_f32(e, "x", b.x.data(), b.x.size()), 0);
+    for (int i = 0; i < 20; i++) {
+        uint32_t seq;
+        EXPECT_EQ(weft_step_submit(e, &s, &seq), 0);
+        EXPECT_EQ(weft_step_wait(e, seq), 0) << weft_last_error();
+    }
+    EXPECT_EQ(weft_trace_read(e, events.data(), events.size(), &count), 0);
+    for (size_t i = 0; i < count && i < events.size(); i++)
+        ran[events[i].device][events[i].home]++;
+    weft_engine_destroy(e);
+    return ran;
+}
+
 uint32_t ops_of(const Plan &p, uint32_t kind)
 {
     uint32_t n = 0;
@@ -149,6 +174,71 @@ TEST(Rows, NormsSpreadOverTheWorkers)
         for (uint32_t i = 0; i < p.queue(0).n_task; i++)
             norms += p.img.tasks[p.queue(0).task + i].kind == WEFT_KIND_RMSNORM;
         EXPECT_EQ(norms, workers == 1 ? 1u : 8u);
+    }
+}
+
+// With alternates an idle device takes another's tasks: same bits, and the steps of all devices stay apart.
+TEST(Rows, AnIdleDeviceStealsWhereThePlanLetsIt)
+{
+    for (bool separate : {true, false}) {
+        const Blocks b(7, 333, 4, separate);
+        for (uint32_t strategy = 0; strategy < WEFT__STRATEGY_COUNT; strategy++) {
+            const uint32_t devices = strategy == WEFT__CTA_TP ? 4 : 2;
+            weft__plan_options o = on(devices, strategy, 1);
+            o.tp = 2;
+            Plan alone(b.g, o);
+            o.alternates = 1;
+            Plan p(b.g, o);
+            ASSERT_EQ(p.rc, 0) << weft__error();
+            const std::string spec = "cpu:" + std::to_string(devices) + "x1";
+            const std::vector<float> want = run(alone, b, spec, "static");
+            for (const char *queue : policies)
+                EXPECT_EQ(run(p, b, spec, queue), want) << weft__strategy_name(strategy) << " " << queue;
+            const auto ran = who_ran(p, b, spec, devices);
+            uint32_t stolen = 0;
+            for (uint32_t d = 0; d < devices; d++)
+                for (uint32_t h = 0; h < devices; h++)
+                    if (d != h) stolen += ran[d][h];
+            if (strategy == WEFT__SINGLE) { // device 1 has nothing of its own
+                EXPECT_GT(stolen, 0u) << "separate " << separate;
+            }
+            const auto home = who_ran(alone, b, spec, devices);
+            for (uint32_t d = 0; d < devices; d++) {
+                uint32_t of = 0;
+                for (uint32_t by = 0; by < devices; by++)
+                    of += ran[by][d];
+                EXPECT_EQ(of, home[d][d]) << "tasks of device " << d << " run once each";
+            }
+        }
+    }
+}
+
+TEST(Rows, AlternatesMustDoTheSame)
+{
+    const Blocks b(16, 200, 2, true);
+    weft__plan_options o = on(2, WEFT__CTA);
+    o.alternates = 1;
+    struct Bad {
+        const char *says;
+        std::function<void(Plan &)> set;
+    };
+    auto there = [](Plan &p) { return p.op(p.img.devices[1].op + p.op(0)->alt); }; // of device 0's first op
+    const std::vector<Bad> bad = {
+        {"does something else", [&](Plan &p) { there(p)->eps = 1; }},
+        {"does something else",
+         [&](Plan &p) { const_cast<weft_weight *>(p.img.weights)[p.img.tensors[there(p)->w].weight].seed++; }},
+        {"not an alternate of its kind", [&](Plan &p) { p.op(0)->alt = 0; }},
+        {"the task's own", [](Plan &p) { p.task(0, 0)->alt_device = 0; }},
+        {"op.alt", [](Plan &p) { p.op(0)->alt = 999; }},
+        {"another device's tasks use it", [](Plan &p) { p.task(1, 0)->op = p.op(0)->alt; }},
+        {"scope", [](Plan &p) { p.counter(0, 0)->scope = WEFT_SCOPE_GPU; }},
+    };
+    for (const Bad &c : bad) {
+        Plan p(b.g, o);
+        ASSERT_EQ(p.rc, 0) << weft__error();
+        c.set(p);
+        EXPECT_NE(p.check(), 0) << c.says;
+        EXPECT_TRUE(says(c.says)) << weft__error();
     }
 }
 

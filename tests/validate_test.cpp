@@ -230,15 +230,16 @@ TEST(Validate, PacketsOrderOnlyThemselves)
     EXPECT_TRUE(says("does not wait")) << weft__error();
 }
 
-TEST(Validate, UnknownKindsLagAndTheftAreNotProven)
+TEST(Validate, LagIsNotProvenAndTheftNeedsAnAlternate)
 {
     Plan lag(rows(8), on(2, WEFT__CTA));
     lag.task(1, 0)->wait[0].lag = 1;
     EXPECT_EQ(lag.check(), WEFT_EREFUSED);
+    EXPECT_TRUE(says("not proven")) << weft__error();
     Plan theft(rows(8), on(2, WEFT__CTA));
     theft.task(1, 0)->alt_device = 0;
-    EXPECT_EQ(theft.check(), WEFT_EREFUSED);
-    EXPECT_TRUE(says("not proven")) << weft__error();
+    EXPECT_EQ(theft.check(), WEFT_EFILE);
+    EXPECT_TRUE(says("not an alternate of its kind")) << weft__error();
 }
 
 TEST(Validate, SignalsToOtherDevicesNeedScopeSys)
