@@ -14,6 +14,7 @@
 
 enum {
     GRACE_PERCENT = 105,
+    LONG_GRACE_PERCENT = 108, /* where no body runs: workers wait, and will say for what as soon as they have a core */
     ANSWER_NS = 20000000
 }; /* ANSWER_NS: for workers to answer a stop before the host reports alone */
 
@@ -93,7 +94,10 @@ static void check_deadline(weft_engine *e)
     const weft__flight *f = &e->flight[slot_of(e->completed + 1)];
     if (!weft__steps_in_flight(e) || !e->launched || f->deadline_us == 0) return;
     uint64_t start = f->submit_ns > e->completed_ns ? f->submit_ns : e->completed_ns;
-    if (weft__now_ns() - start < (uint64_t)f->deadline_us * 10 * GRACE_PERCENT) return;
+    uint64_t passed = weft__now_ns() - start, percent = (uint64_t)f->deadline_us * 10;
+    uint32_t device, worker, task;
+    if (passed < percent * GRACE_PERCENT) return;
+    if (passed < percent * LONG_GRACE_PERCENT && !weft__find_running(e, &device, &worker, &task)) return;
     weft_atom_cas_relaxed_sys(&e->mailbox->abort_request.value, 0, WEFT_ABORT_BODY);
 }
 

@@ -4,6 +4,8 @@
 #include "../host/image.h"
 #include "../megakernel/clock.h"
 
+#include <atomic>
+#include <chrono>
 #include <gtest/gtest.h>
 #include <string>
 #include <thread>
@@ -52,9 +54,40 @@ weft_engine *start(const Image &img, const char *devices, const char *queue, uin
     return e;
 }
 
-/* Submits a step and waits; the report, and that it came within 1.1 x the deadline (and not before it). */
-weft_stop_report run_into_the_wall(weft_engine *e)
+/* How late this machine wakes threads while it exists: other processes may hold the cores, and then nobody is in time. Near
+ * zero on an idle machine.                                                                                             */
+class Lateness
 {
+  public:
+    Lateness()
+        : watcher([this] {
+              for (uint64_t t0 = weft__now_ns(); !over.load();) {
+                  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                  const uint64_t t1 = weft__now_ns(), late = t1 - t0 > 1000000 ? t1 - t0 - 1000000 : 0;
+                  if (late > worst.load()) worst.store(late);
+                  t0 = t1;
+              }
+          })
+    {
+    }
+    ~Lateness()
+    {
+        over.store(true);
+        watcher.join();
+    }
+    double us() const { return (double)worst.load() * 1e-3; }
+
+  private:
+    std::atomic<bool> over{false};
+    std::atomic<uint64_t> worst{0};
+    std::thread watcher;
+};
+
+/* Submits a step and waits; the report, and that it came within 1.1 x the deadline (and not before it). Two wakes lie between
+ * the deadline and the caller: the waiting worker's and the host's.                                                    */
+weft_stop_report run_into_the_wall(weft_engine *e, double *late_us = nullptr)
+{
+    Lateness machine;
     weft_step s = WEFT_STEP_INIT;
     weft_stop_report r = {};
     uint32_t seq;
@@ -62,8 +95,9 @@ weft_stop_report run_into_the_wall(weft_engine *e)
     uint64_t t0 = weft__now_ns();
     EXPECT_EQ(weft_step_submit(e, &s, &seq), 0) << weft_last_error();
     EXPECT_EQ(weft_step_wait(e, seq), WEFT_EABORT);
-    double us = (double)(weft__now_ns() - t0) * 1e-3;
-    EXPECT_LE(us, 1.1 * DEADLINE_US);
+    double us = (double)(weft__now_ns() - t0) * 1e-3, late = machine.us();
+    if (late_us) *late_us = late;
+    EXPECT_LE(us, 1.1 * DEADLINE_US + 2 * late);
     EXPECT_GE(us, 0.99 * DEADLINE_US);
     EXPECT_EQ(weft_engine_report(e, &r), 0) << weft_last_error();
     EXPECT_EQ(std::string(weft_last_error()), r.text);
@@ -164,10 +198,18 @@ TEST(Abort, BodyThatStaysWhileOthersWait)
     img.tasks()[img.queue(0)->task].cost_ns = 1600000000; /* long after the deadline: the host still finds it running */
     img.seal();
     weft_engine *e = start(img, "cpu:2x1", "static");
-    weft_stop_report r = run_into_the_wall(e);
-    EXPECT_STREQ(r.cause, "counter") << r.text;
-    EXPECT_EQ(r.device, 1u);
-    EXPECT_NE(std::string(r.text).find("cpu:0 worker 0 in task 0"), std::string::npos) << r.text;
+    double late = 0;
+    weft_stop_report r = run_into_the_wall(e, &late);
+    if (!strcmp(r.cause,
+                "body")) { /* the waiting worker woke so late that the host was first: it names the body itself */
+        EXPECT_GT(late, 0.02 * DEADLINE_US) << r.text;
+        EXPECT_EQ(r.device, 0u);
+        EXPECT_EQ(r.task, 0u);
+    } else {
+        EXPECT_STREQ(r.cause, "counter") << r.text;
+        EXPECT_EQ(r.device, 1u);
+        EXPECT_NE(std::string(r.text).find("cpu:0 worker 0 in task 0"), std::string::npos) << r.text;
+    }
     weft_engine_destroy(e);
 }
 
