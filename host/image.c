@@ -4,6 +4,7 @@
  * each at a multiple of 16, no gaps beyond that), or a checked view. What a view may hold is checked in
  * image_check.c. */
 #include "image_internal.h"
+#include "map.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -157,7 +158,7 @@ int weft__image_writer_init(weft__image_writer *w, const weft__image_counts *c, 
         at = weft_round_up64(at + counts[s] * weft__sections[s].size, 16);
     }
     head.bytes = w->size = at;
-    w->bytes = calloc(1, at);
+    w->bytes = weft__table_zero(at, 1);
     if (!w->bytes) return weft__fail(WEFT_ENOMEM, "image of %llu bytes", (unsigned long long)at);
     w->header = (weft_image_header *)w->bytes;
     *w->header = head;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -38,3 +39,25 @@ void weft__map_close(weft__map *map)
     if (map->bytes) munmap((void *)(uintptr_t)map->bytes, map->size);
     *map = (weft__map){0};
 }
+
+/* Only a hint, before anything is touched. */
+static void *ask_huge(void *p, uint64_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    enum {
+        PAGE = 4096,
+        WORTH_IT = 4 << 20
+    };
+    if (!p || bytes < WORTH_IT) return p;
+    const uintptr_t from = ((uintptr_t)p + PAGE - 1) / PAGE * PAGE, to = ((uintptr_t)p + bytes) / PAGE * PAGE;
+    (void)madvise((void *)from, to - from, MADV_HUGEPAGE);
+#endif
+    return p;
+}
+
+void *weft__table(uint64_t n, uint64_t element)
+{
+    return n > SIZE_MAX / element ? NULL : ask_huge(malloc(n * element), n * element);
+}
+
+void *weft__table_zero(uint64_t n, uint64_t element) { return ask_huge(calloc(n, element), n * element); }

@@ -2,6 +2,7 @@
  *
  * Enters: an image whose waits have no cycle and whose lists are right (validate.c). Tasks are taken as they become
  * ready; a counter is complete when its last producer ends. */
+#include "map.h"
 #include "plan_internal.h"
 
 #include <stdlib.h>
@@ -58,11 +59,11 @@ uint64_t weft__critical_ns(const weft__image *img, uint32_t variant)
     const uint32_t n_task = last->task + last->n_task - q->task,
                    n_counter = last->counter + last->n_counter - q->counter;
     walk w = {.img = img, .queues = q};
-    w.complete = calloc(n_counter + 1u, sizeof *w.complete);
-    w.arrive = malloc((n_counter + 1u) * sizeof *w.arrive);
-    w.left = malloc((n_task + 1u) * sizeof *w.left);
-    w.ready = malloc((n_task + 1u) * sizeof *w.ready);
-    w.device = malloc((n_task + 1u) * sizeof *w.device);
+    w.complete = weft__table_zero(n_counter + 1u, sizeof *w.complete);
+    w.arrive = weft__table(n_counter + 1u, sizeof *w.arrive);
+    w.left = weft__table(n_task + 1u, sizeof *w.left);
+    w.ready = weft__table(n_task + 1u, sizeof *w.ready);
+    w.device = weft__table(n_task + 1u, sizeof *w.device);
     if (w.complete && w.arrive && w.left && w.ready && w.device) {
         for (uint32_t i = 0; i < n_counter; i++)
             w.arrive[i] = img->counters[q->counter + i].arrivals;

@@ -15,6 +15,7 @@
  * variants, the devices that write a region must gate each other.
  *
  * Linear in tasks and edges, but for sorting. */
+#include "map.h"
 #include "access.h"
 #include "regions.h"
 #include "validate_internal.h"
@@ -152,13 +153,13 @@ static int by_rectangle(const void *a, const void *b) { return before(a, b) ? -1
 static int collect_writes(races *r)
 {
     const uint32_t n = r->regions.n;
-    r->first = calloc(n + 2u, 8);
-    uint64_t *next = malloc((n + 1u) * 8ul);
+    r->first = weft__table_zero(n + 2u, 8);
+    uint64_t *next = weft__table(n + 1u, 8ul);
     int rc = r->first && next ? 0 : weft__fail(WEFT_ENOMEM, "validator: %u regions", n);
     if (!rc) rc = each_write(r, count_write, NULL);
     for (uint32_t i = 0; i < n && !rc; i++)
         r->first[i + 1] += r->first[i];
-    if (!rc && !(r->writes = malloc((r->first[n] + 1) * sizeof *r->writes))) {
+    if (!rc && !(r->writes = weft__table(r->first[n] + 1, sizeof *r->writes))) {
         rc = weft__fail(WEFT_ENOMEM, "validator: %llu writes", (unsigned long long)r->first[n]);
     }
     if (!rc) {
@@ -217,9 +218,9 @@ static int make_bands(races *r)
         const write *w = &r->writes[i], *v = i ? w - 1 : NULL;
         n_band += !v || v->split != w->split || v->r0 != w->r0 || w->c0 < v->c1;
     }
-    r->runs = malloc((total + 1) * sizeof *r->runs);
-    r->bands = malloc((n_band + n + 1) * sizeof *r->bands);
-    r->band0 = malloc((n + 1u) * 4ul);
+    r->runs = weft__table(total + 1, sizeof *r->runs);
+    r->bands = weft__table(n_band + n + 1, sizeof *r->bands);
+    r->band0 = weft__table(n + 1u, 4ul);
     if (!r->runs || !r->bands || !r->band0)
         return weft__fail(WEFT_ENOMEM, "validator: %llu writes", (unsigned long long)total);
     for (uint32_t g = 0; g < n; g++) {
@@ -284,9 +285,9 @@ static int packets_only(const weft__proof *p, uint32_t device, const weft_task *
 static int collect_facts(races *r)
 {
     const weft__proof *p = r->p;
-    r->facts_of = malloc((p->n_counter + 1u) * 4ul);
-    r->n_fact = calloc(p->n_counter + 1u, 1);
-    r->marks = calloc(p->n_counter + 1u, sizeof *r->marks);
+    r->facts_of = weft__table(p->n_counter + 1u, 4ul);
+    r->n_fact = weft__table_zero(p->n_counter + 1u, 1);
+    r->marks = weft__table_zero(p->n_counter + 1u, sizeof *r->marks);
     if (!r->facts_of || !r->n_fact || !r->marks) return weft__fail(WEFT_ENOMEM, "validator: %u counters", p->n_counter);
     memset(r->facts_of, 0xff, (p->n_counter + 1u) * 4ul);
     for (uint32_t d = 0; d < p->img->n_device; d++) {

@@ -11,6 +11,7 @@
  * finished:
  *             whatever the number of workers, and also when a worker starts a task before its later waits hold.
  * Memory is races.c's part. All passes are linear in tasks, waits and signals. */
+#include "map.h"
 #include "validate_internal.h"
 
 #include <stdio.h>
@@ -155,7 +156,7 @@ static int check_counter(const weft__proof *p, uint32_t device, uint32_t id, uin
 
 static int check_counters(const weft__proof *p)
 {
-    uint32_t *signals = calloc(p->n_counter + 1u, 4), *waits = calloc(p->n_counter + 1u, 4);
+    uint32_t *signals = weft__table_zero(p->n_counter + 1u, 4), *waits = weft__table_zero(p->n_counter + 1u, 4);
     int rc = signals && waits ? 0 : weft__fail(WEFT_ENOMEM, "validator: %u counters", p->n_counter);
     if (!rc) rc = count_edges(p, signals, waits);
     for (uint32_t d = 0; d < p->img->n_device && !rc; d++) {
@@ -189,10 +190,10 @@ static void run_free(run *r)
 
 static int run_init(const weft__proof *p, run *r)
 {
-    *r = (run){.left = malloc((p->n_task + 1u) * 4ul),
-               .arrive = malloc((p->n_counter + 1u) * 4ul),
-               .after = malloc((p->n_task + 1u) * 4ul),
-               .ready = malloc((p->n_task + 1u) * 4ul)};
+    *r = (run){.left = weft__table(p->n_task + 1u, 4ul),
+               .arrive = weft__table(p->n_counter + 1u, 4ul),
+               .after = weft__table(p->n_task + 1u, 4ul),
+               .ready = weft__table(p->n_task + 1u, 4ul)};
     if (!r->left || !r->arrive || !r->after || !r->ready)
         return weft__fail(WEFT_ENOMEM, "validator: %u tasks", p->n_task);
     for (uint32_t d = 0; d < p->img->n_device; d++) {
@@ -269,8 +270,8 @@ static void find_blockers(const weft__proof *p, const run *r, int listed, uint32
 
 static int refuse_cycle(const weft__proof *p, const run *r, int listed)
 {
-    uint32_t *before = malloc((p->n_task + 1u) * 4ul), at = 0;
-    uint8_t *seen = calloc(p->n_task + 1u, 1);
+    uint32_t *before = weft__table(p->n_task + 1u, 4ul), at = 0;
+    uint8_t *seen = weft__table_zero(p->n_task + 1u, 1);
     char text[800] = "";
     size_t n = 0;
     if (!before || !seen) {
@@ -389,8 +390,8 @@ int weft__validate_lists(const weft__image *img, uint32_t variant, uint32_t devi
                          const uint32_t *first, uint32_t workers)
 {
     const weft_image_queue *q = weft__image_queue_of(img, variant, device);
-    uint32_t *place = malloc((q->n_task + 1u) * 4ul);
-    uint8_t *seen = calloc(q->n_task + 1u, 1);
+    uint32_t *place = weft__table(q->n_task + 1u, 4ul);
+    uint8_t *seen = weft__table_zero(q->n_task + 1u, 1);
     int rc = place && seen ? 0 : weft__fail(WEFT_ENOMEM, "validator: %u tasks", q->n_task);
     for (uint32_t i = 0; i < q->n_task && !rc; i++)
         place[img->order[q->order + i]] = i;
