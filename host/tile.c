@@ -171,6 +171,6 @@ void weft__tile_pop(const weft__plan_state *p, weft__pop *pop)
     pop->groups = groups_of(p, pop, groups, rows);
     if (pop->groups > groups) pop->groups = groups;
     pop->n_nt = weft_div_up(groups, pop->groups);
-    share_evenly(p, pop, groups);
+    if (pop->op.kind == WEFT_KIND_GEMM_STREAM) share_evenly(p, pop, groups);
     pop->cost_ns = weft__cost_task(&pop->op, pop->groups, rows, pop->op.split_kb);
 }
