@@ -248,7 +248,9 @@ WEFT_DEV bool finish_units(weft_slot &s, uint32_t seq, const consumer &t, const 
                 for (uint32_t i = 0; i < KW; i++)
                     for (uint32_t e = 0; e < 2; e++)
                         sum[e] += squares[i * MT * 8 + j * 8 + t.lane % 4 * 2 + e];
-                float r0 = rsqrtf(sum[0] / (float)s.op.k + s.op.eps), r1 = rsqrtf(sum[1] / (float)s.op.k + s.op.eps);
+                uint32_t g = s.task.tile[1] + u / MT * TEAMS + team, m = s.task.tile[0] + j * 8 + t.lane % 4 * 2;
+                float r0 = norm_factor(s, g, m, sum[0], t.lane < 4 && m < m_end);
+                float r1 = norm_factor(s, g, m + 1, sum[1], t.lane < 4 && m + 1 < m_end);
                 d[0] *= r0, d[1] *= r1, d[2] *= r0, d[3] *= r1;
             }
             ok = store_block(s, seq, s.task.tile[1] + u / MT * TEAMS + team, s.task.tile[0] + j * 8, m_end, d,
