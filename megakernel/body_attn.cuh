@@ -119,10 +119,10 @@ WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
         attn_state a = {-INFINITY, 0, {}};
         for (uint32_t tok = u.first; tok < u.last; tok += ATTN_PAGE_TOKENS, page++) {
             uint32_t k = t.page, v = t.page + 1, from = (t.warp % 4) * 16, n = u.last - tok;
-            if (page % 2 == group) {
-                if (!await(&smem()->full[k], t.parity) || !await(&smem()->full[v], t.parity)) return false;
-                if (from < n) attn_tokens(a, q, smem()->page[k], smem()->page[v], from, n - from, scale, t.lane);
-            }
+            // K and V come together. All wait, though half of them read: a warp that ran ahead would free a page twice.
+            if (!await(&smem()->full[k], t.parity) || !await(&smem()->full[v], t.parity)) return false;
+            if (page % 2 == group && from < n)
+                attn_tokens(a, q, smem()->page[k], smem()->page[v], from, n - from, scale, t.lane);
             for (uint32_t i = 0; i < 2; i++, next_page(t))
                 release_page(t);
         }

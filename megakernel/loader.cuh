@@ -12,7 +12,7 @@
 
 constexpr uint32_t DEFAULT_IN_FLIGHT = 4; // 64 KB an SM: bandwidth times latency (docs/notebook.md)
 
-constexpr uint32_t ATTN_IN_FLIGHT = 8; // nothing waits behind these loads but their own consumers
+constexpr uint32_t ATTN_IN_FLIGHT = 4; // of 32 KB each: nothing waits behind these loads but their own consumers
 
 struct loader {
     uint32_t it = 0; // pages of the sequence so far
@@ -101,26 +101,27 @@ WEFT_DEV uint32_t unit_pages(const attn_share &share, const attn_unit &u)
     return token < u.last ? share.page_id(u, token) : 0;
 }
 
-WEFT_DEV bool load_kv(loader &l, const uint8_t *kv)
+// K and V of one page: neighbours in the cache and in the ring, so one copy brings both.
+WEFT_DEV bool load_kv(loader &l, const uint8_t *kv, uint32_t page, uint32_t use)
 {
-    for (uint32_t half = 0; half < 2; half++, l.it++) { // K, then V
-        uint32_t page = l.it % PAGES, use = l.it / PAGES;
-        if (!await_landed(l) || !claim_page(page, use)) return false;
-        mbar_arrive_expect(&smem()->full[page], WEFT_PAGE_BYTES);
-        bulk_load(smem()->page[page], kv + half * WEFT_PAGE_BYTES, WEFT_PAGE_BYTES, &smem()->full[page]);
-        note_load(l, page, use);
-    }
+    if (!await_landed(l) || !claim_page(page + 1, use)) return false;
+    mbar_arrive(&smem()->full[page + 1]); // its half comes with the first
+    if (!claim_page(page, use)) return false;
+    mbar_arrive_expect(&smem()->full[page], 2 * WEFT_PAGE_BYTES);
+    bulk_load(smem()->page[page], kv, 2 * WEFT_PAGE_BYTES, &smem()->full[page]);
+    note_load(l, page, use);
     return true;
 }
 
 // Whole warp; lane 0 loads.
 WEFT_DEV bool load_attn(loader &l, weft_slot &s)
 {
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t lane = threadIdx.x % 32, page = l.it % PAGES, use = l.it / PAGES;
     bool ok = true;
-    for (; l.it % 2 != 0; l.it++) { // K and V of a page lie side by side
-        if (lane == 0 && (ok = claim_page(l.it % PAGES, l.it / PAGES))) mbar_arrive(&smem()->full[l.it % PAGES]);
+    if (page % 2 != 0) { // K and V of a page lie side by side
+        if (lane == 0 && (ok = claim_page(page, use))) mbar_arrive(&smem()->full[page]);
         if (!__shfl_sync(~0u, ok, 0)) return false;
+        if (++page == PAGES) page = 0, use++;
     }
     if (!__all_sync(~0u, await_all(s))) return false; // the step's lengths and the cache itself
     fence_proxy_async_global();
@@ -131,14 +132,15 @@ WEFT_DEV bool load_attn(loader &l, weft_slot &s)
     while (more) {
         more = share.next(next);
         uint32_t next_ids = more ? unit_pages(share, next) : 0;
-        for (uint32_t t = u.first; t < u.last; t += ATTN_PAGE_TOKENS) {
-            const uint8_t *kv = share.page(u, __shfl_sync(~0u, ids, (t - u.first) / ATTN_PAGE_TOKENS));
-            if (lane == 0) ok = load_kv(l, kv);
-            l.it = __shfl_sync(~0u, l.it, 0);
+        for (uint32_t i = 0, n = weft_div_up(u.last - u.first, ATTN_PAGE_TOKENS); i < n; i++) {
+            const uint8_t *kv = share.page(u, __shfl_sync(~0u, ids, i));
+            if (lane == 0) ok = load_kv(l, kv, page, use);
             if (!__shfl_sync(~0u, ok, 0)) return false;
+            if ((page += 2) == PAGES) page = 0, use++;
         }
         u = next, ids = next_ids;
     }
+    l.it = use * PAGES + page;
     return true;
 }
 
