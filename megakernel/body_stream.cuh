@@ -171,10 +171,28 @@ WEFT_DEV void mma_page(float (&acc)[SETS][MT][4], const uint32_t (&at)[4], uint3
     }
 }
 
+// Where results go that need nothing but rounding: a shared struct is read again at each use, registers are not.
+struct direct_out {
+    uint64_t out;
+    uint32_t rows, cols;
+    bool direct;
+    __device__ explicit direct_out(const weft_slot &s)
+        : out(s.op.out), rows(s.op.out_rows), cols(s.op.out_cols),
+          direct(s.op.out_layout == WEFT_LAYOUT_FRAG && s.op.out_cols % 2 == 0 &&
+                 !(s.op.flags & (WEFT_OP_OUT_PACKET | WEFT_OP_PARTIAL)) &&
+                 (s.op.epilogue == WEFT_EPI_NONE || s.op.epilogue == WEFT_EPI_GATED_SILU))
+    {
+    }
+    __device__ void store(uint32_t m, uint32_t n, float lo, float hi) const
+    {
+        *(uint32_t *)(out + weft_frag_offset(rows, m, n)) = pack_bf16(lo, hi);
+    }
+};
+
 // Eight rows of x from m0 times 16 rows of W, as mma left them: d[e] is row m0 + lane % 4 * 2 + e % 2 of x, row lane / 4 + e / 2 * 8
 // of group g. Whole warp. False: leave.
-WEFT_DEV bool store_block(weft_slot &s, uint32_t seq, uint32_t g, uint32_t m0, uint32_t m_end, float (&d)[4],
-                          uint32_t lane)
+WEFT_DEV bool store_block(weft_slot &s, const direct_out &to, uint32_t seq, uint32_t g, uint32_t m0, uint32_t m_end,
+                          float (&d)[4], uint32_t lane)
 {
     uint32_t m = m0 + lane % 4 * 2, r = lane / 4;
     if (s.op.flags & WEFT_OP_PARTIAL) {
@@ -191,7 +209,10 @@ WEFT_DEV bool store_block(weft_slot &s, uint32_t seq, uint32_t g, uint32_t m0, u
          half++) { // lanes of two rows of W swap: each has two columns of out
         float got = __shfl_xor_sync(~0u, odd ? d[0] : d[1], 4);
         uint32_t n = gated ? g * 8 + (r & ~1u) : g * 16 + half * 8 + (r & ~1u);
-        if (m + odd < m_end && n < s.op.out_cols)
+        bool mine = m + odd < m_end && n < to.cols;
+        if (mine && to.direct)
+            to.store(m + odd, n, odd ? got : d[0], odd ? d[1] : got);
+        else if (mine)
             ok = store_pair(s, seq, m + odd, n, odd ? got : d[0], odd ? d[1] : got) && ok;
         d[0] = d[2], d[1] = d[3];
     }
@@ -210,6 +231,7 @@ WEFT_DEV bool finish_units(weft_slot &s, uint32_t seq, const consumer &t, const 
     uint32_t team = t.warp % TEAMS, part = t.warp / TEAMS, ng = s.task.tile[2];
     uint32_t units = ng > team ? (ng - team - 1) / TEAMS * MT + MT : 0, most = weft_div_up(ng, TEAMS) * MT;
     uint32_t m_end = s.task.tile[0] + stream_rows(s);
+    direct_out to(s);
     float *scratch = (float *)smem()->scratch + team * REGION, *squares = scratch + REGION - KW * MT * 8;
     bool norm = s.op.flags & WEFT_OP_NORM, ok = true;
     for (uint32_t u0 = 0; u0 < most; u0 += PASS) {
@@ -253,7 +275,7 @@ WEFT_DEV bool finish_units(weft_slot &s, uint32_t seq, const consumer &t, const 
                 float r1 = norm_factor(s, g, m + 1, sum[1], t.lane < 4 && m + 1 < m_end);
                 d[0] *= r0, d[1] *= r1, d[2] *= r0, d[3] *= r1;
             }
-            ok = store_block(s, seq, s.task.tile[1] + u / MT * TEAMS + team, s.task.tile[0] + j * 8, m_end, d,
+            ok = store_block(s, to, seq, s.task.tile[1] + u / MT * TEAMS + team, s.task.tile[0] + j * 8, m_end, d,
                              t.lane) &&
                  ok;
         }
