@@ -333,6 +333,34 @@ WEFT_DEV bool finish_groups(weft_slot &s, uint32_t seq, consumer &t, const float
     return true;
 }
 
+// The same for the one row of a packet edge inside a device: row r of group g of W, a thread each.
+struct row_out {
+    uint64_t *packet;
+    uint32_t *out;
+    bool direct, gated, second; // second of a pair, or not a column of out
+    __device__ row_out(const weft_slot &s, uint32_t g, uint32_t r)
+    {
+        uint32_t flags = s.op.flags, cols = s.op.out_cols;
+        gated = s.op.epilogue == WEFT_EPI_GATED_SILU;
+        uint32_t n = gated ? g * 8 + r % 8 : g * 16 + r;
+        direct = (flags & (WEFT_OP_OUT_PACKET | WEFT_OP_OUT_SYS | WEFT_OP_PARTIAL)) == WEFT_OP_OUT_PACKET &&
+                 s.op.out_layout == WEFT_LAYOUT_FRAG && cols % 2 == 0 && (gated || s.op.epilogue == WEFT_EPI_NONE);
+        second = r % 2 != 0 || (gated && r >= 8) || n >= cols;
+        packet = (uint64_t *)s.op.pk_out + weft_packet_index(1, 0, n);
+        out = (uint32_t *)(s.op.out + weft_frag_offset(1, 0, n));
+    }
+    __device__ void store(uint32_t seq, float v, bool mine) const
+    {
+        float up = __shfl_down_sync(~0u, v, 8);
+        if (gated) v = silu(v) * up;
+        float next = __shfl_down_sync(~0u, v, 1);
+        if (!mine || second) return;
+        uint32_t word = pack_bf16(v, next);
+        weft_st_relaxed_b64_gpu(packet, word | (uint64_t)seq << 32);
+        *out = word;
+    }
+};
+
 // The same for one row of x from packets: all groups in one round, since only one column of each sum counts.
 template <int G>
 WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const float (&acc)[G][2][1][4], float ss)
@@ -348,10 +376,12 @@ WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const floa
             for (int h = 0; h < 2; h++)
                 part[(t.warp * G + g) * 16 + h * 8 + t.lane / 4] = acc[g][0][0][h * 2] + acc[g][1][0][h * 2];
     if (norm && t.lane == 0) squares[t.warp] = ss;
-    if (!consumer_sync()) return false; // the other half was read before this barrier's threads came here
     uint32_t i = (t.warp + t.round) % CONSUMER_WARPS * 32 + t.lane, g = i / 16, r = i % 16; // each pair of warps' turn
-    if (i >= G * 16) return true;
     bool mine = g < s.task.tile[2];
+    row_out to(s, s.task.tile[1] + g,
+               r);                      // before the barrier: what it looks up is not in the way of the next GEMM then
+    if (!consumer_sync()) return false; // the other half was read before this barrier's threads came here
+    if (i - t.lane >= G * 16) return true; // whole warps: the others exchange values
     float v = 0, sum = 0;
 #pragma unroll
     for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
@@ -361,7 +391,9 @@ WEFT_DEV bool finish_one_row(weft_slot &s, uint32_t seq, consumer &t, const floa
             sum += squares[w];
         v *= norm_factor(s, s.task.tile[1] + g, 0, sum, mine && r == 0);
     }
-    return store_group(s, seq, s.task.tile[1] + g, 0, r, v, mine);
+    if (!to.direct) return store_group(s, seq, s.task.tile[1] + g, 0, r, v, mine);
+    to.store(seq, v, mine);
+    return true;
 }
 
 // The groups' pages of one chunk. False: leave.
