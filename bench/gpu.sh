@@ -12,7 +12,7 @@ run() { bounded "$build/weft" run --deadline 3000000 --devices cuda --warmup 30 
 
 base() {
     bounded "$build/bench/ceiling"
-    LIMIT=200 bounded "$build/bench/baseline" --m 1,8,32 --shapes 2048/8192,4096/14336 --square 4096
+    LIMIT=200 bounded "$build/bench/baseline" --m 1,8,16,32,64 --shapes 2048/8192,4096/14336 --square 4096
 }
 
 chain() { # wide shapes unchecked: the float64 reference of gigabytes of weights takes longer than all the rest
@@ -22,16 +22,22 @@ chain() { # wide shapes unchecked: the float64 reference of gigabytes of weights
         run $large --batch 1 --queue $queue --steps 100
     done
     run --chain 8192,28672,8192 --layers 16 --batch 1 --steps 40
-    for m in 8 32; do
-        for panels in 1 4; do
-            run $small --batch $m --k-panels $panels --steps 60
-            run $large --batch $m --k-panels $panels --steps 60
-        done
+    for m in 8 16 32 64; do
+        run $small --batch $m --steps 100
+        run $large --batch $m --steps 60
     done
-    run $small --batch 8 --packets 8 --steps 60
+    run $small --batch 32 --k-panels 4 --steps 60
+    run $large --batch 32 --k-panels 4 --steps 60
+    run $small --batch 8 --packets 8 --steps 100
     run $large --batch 8 --packets 8 --steps 60
-    run --chain 4096,4096 --batch 4096 --layers 1 --steps 40 --check
-    for m in 1 8 37 300; do run --chain 500,1000,500 --layers 4 --batch $m --steps 20 --check; done
+    run --chain 4096,4096 --batch 4096 --layers 1 --steps 40
+    for m in 1 8 20 37 300; do run --chain 500,1000,500 --layers 4 --batch $m --steps 20 --check; done
+    for m in 1 8 32 128; do
+        run --mlp 576,1536 --layers 3 --batch $m --norm separate --steps 20 --check
+        run --mlp 576,1536 --layers 3 --batch $m --devices cuda:0/2 --strategy cta --norm separate --copies --steps 20 --check
+        run --mlp 576,1536 --layers 3 --batch $m --split-k 4 --steps 20 --check
+        run --mlp 576,1536 --layers 3 --batch $m --devices cuda:0/2 --strategy tp --queue push --steps 20 --check
+    done
 }
 
 bench() {
