@@ -3,10 +3,12 @@
 // A CTA has twelve warps. Warps 0..3 (few registers) are the roles; warps 4..11 compute (two warpgroups).
 //
 //   fetcher (0) --slot_full--> loader (1) --full[page]--> consumers (4..11) --slot_done--> signaler (3)
-//                         \--> waiter (2) --ready--------/
+//                         \--> waiter (2) --ready, x----/
 //   pages come back by empty[page] (consumers -> loader), slots by slot_free (loader, waiter, signaler -> fetcher).
 //
-//   shared memory   page[0..11]   12 x 16 KB   the ring: weights (streaming), weights and x (wide), K and V (attention)
+//   The waiter also loads x of streaming GEMMs, into pages that the loader has passed over: only it knows when x may be read.
+//
+//   shared memory   page[0..11]   12 x 16 KB   the ring: weights and x (GEMMs), K and V (attention)
 //                   scratch       20 KB        partial sums of the consumer warps on their way to one result
 //                   slot[0..7]                 descriptors, ops and times of the next eight tasks
 //                   step[0..15]                heads of the steps that those tasks belong to
