@@ -10,6 +10,9 @@ configure_package_config_file(cmake/weftConfig.cmake.in weftConfig.cmake INSTALL
 write_basic_package_version_file(weftConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES cmake/WeftDeps.cmake "${PROJECT_BINARY_DIR}/weftConfig.cmake"
     "${PROJECT_BINARY_DIR}/weftConfigVersion.cmake" DESTINATION ${package_dir})
+if(WEFT_HAVE_UNICODE)
+    set(WEFT_PC_UNICODE " libpcre2-8 libutf8proc")
+endif()
 configure_file(cmake/weft.pc.in weft.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/weft.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
