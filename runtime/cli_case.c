@@ -77,6 +77,8 @@ static int describe(weft__case *c)
     c->info.size = sizeof c->info;
     int status = weft_engine_get_info(c->engine, &c->info);
     size_t used = 0;
+    if (!status) snprintf(c->driver, sizeof c->driver, "%s", c->info.driver ? c->info.driver : "");
+    c->info.driver = NULL;
     for (uint32_t d = 0; d < c->info.n_device && !status; d++) {
         weft_device_info device;
         status = weft_engine_device(c->engine, d, &device);

@@ -58,7 +58,7 @@ int weft__case_print_json(const weft__work *w, const weft__plan_flags *flags, co
     json_object_set_new(r, "plan_hash", json_string(hash));
     json_object_set_new(r, "seed", json_integer((json_int_t)w->options.seed));
     json_object_set_new(r, "weight_bytes", json_integer((json_int_t)c->info.weight_bytes));
-    json_object_set_new(r, "driver", json_string(c->info.driver ? c->info.driver : ""));
+    json_object_set_new(r, "driver", json_string(c->driver));
     json_object_set_new(r, "clocks", c->clocks.why[0] ? json_null() : json_string(c->clocks.text));
     if (c->clocks.why[0]) json_object_set_new(r, "clocks_why", json_string(c->clocks.why));
     json_object_set_new(r, "rounds", c->rounds ? json_integer(c->rounds) : json_null());
