@@ -3,6 +3,7 @@
 #include "cli_work.h"
 #include "weft.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,24 +50,41 @@ static int read_wide(const char *text, int32_t *out)
     return 0;
 }
 
-/* "LAYER:DEVICE:NS" or "FIRST-LAST:DEVICE:none"; what no entry names is left to the cost model. */
-static int read_cost(const char **at, uint32_t n_device, uint32_t layers[2], uint32_t *device, uint32_t *ns)
+/* A number below `limit`, of digits alone; *at moves past it. 0: there is none. */
+static int take_number(const char **at, uint32_t limit, uint32_t *out)
 {
-    const char *text = *at;
-    char word[16];
-    int n = 0;
-    if (sscanf(text, "%u-%u:%u:%15[^,]%n", &layers[0], &layers[1], device, word, &n) != 4) {
-        n = 0;
-        if (sscanf(text, "%u:%u:%15[^,]%n", &layers[0], device, word, &n) != 3) n = 0;
-        layers[1] = layers[0];
+    char *end;
+    if (!isdigit((unsigned char)**at)) return 0;
+    const unsigned long long v = strtoull(*at, &end, 10);
+    *at = end;
+    *out = (uint32_t)v;
+    return v < limit;
+}
+
+/* "LAYER:DEVICE:NS" or "FIRST-LAST:DEVICE:none"; what no entry names is left to the cost model. */
+static int read_cost(const char **at, uint32_t n_layer, uint32_t n_device, uint32_t layers[2], uint32_t *device,
+                     uint32_t *ns)
+{
+    const char *p = *at;
+    int ok = take_number(&p, n_layer, &layers[0]);
+    layers[1] = layers[0];
+    if (ok && *p == '-') {
+        p++;
+        ok = take_number(&p, n_layer, &layers[1]) && layers[0] <= layers[1];
     }
-    char *end = word;
-    *ns = n && strcmp(word, "none") == 0 ? WEFT_NONE : n ? (uint32_t)strtoul(word, &end, 10) : 0;
-    if (!n || (*ns != WEFT_NONE && (*end || !*ns)) || *device >= n_device || (text[n] && text[n] != ','))
+    ok = ok && *p++ == ':' && take_number(&p, n_device, device) && *p++ == ':';
+    if (ok && strncmp(p, "none", 4) == 0) {
+        *ns = WEFT_NONE;
+        p += 4;
+    } else {
+        ok = ok && take_number(&p, WEFT_NONE, ns) && *ns;
+    }
+    if (!ok || (*p && *p != ','))
         return weft__fail(WEFT_EUSAGE,
-                          "--costs %s: expected LAYER:DEVICE:NS or FIRST-LAST:DEVICE:none, devices below %u", text,
-                          n_device);
-    *at = text + n + (text[n] == ',');
+                          "--costs %s: expected LAYER:DEVICE:NS or FIRST-LAST:DEVICE:none, layers below %u, devices "
+                          "below %u, NS from 1",
+                          *at, n_layer, n_device);
+    *at = p + (*p == ',');
     return 0;
 }
 
@@ -76,9 +94,12 @@ static int give_costs(const weft__work *w, const char *text, uint32_t n_device)
     weft__graph *g = w->graph;
     uint32_t *ns = calloc((size_t)g->n_op * n_device, sizeof *ns);
     int status = ns ? 0 : weft__fail(WEFT_ENOMEM, "costs of %u ops", g->n_op);
+    uint32_t n_layer = 0;
+    for (uint32_t i = 0; i < g->n_op; i++)
+        if (g->ops[i].layer >= n_layer) n_layer = g->ops[i].layer + 1;
     while (!status && *text) {
-        uint32_t layers[2], device, cost;
-        status = read_cost(&text, n_device, layers, &device, &cost);
+        uint32_t layers[2] = {0}, device = 0, cost = 0;
+        status = read_cost(&text, n_layer, n_device, layers, &device, &cost);
         for (uint32_t i = 0; i < g->n_op && !status; i++)
             if (g->ops[i].layer >= layers[0] && g->ops[i].layer <= layers[1]) ns[(size_t)i * n_device + device] = cost;
     }

@@ -114,6 +114,20 @@ TEST(Cli, SeveralStrategiesAndQueuesTakeTurns)
     EXPECT_NE(wrong.text.find("rounds"), std::string::npos) << wrong.text;
 }
 
+TEST(Cli, CostsThatMeanNothingAreRefused)
+{
+    const std::string plan = "plan --chain 64,64,64 --devices cpu:2x1 --tasks --costs ";
+    Output good = weft(plan + "0:1:5000,0-1:0:none");
+    EXPECT_EQ(good.exit, 0) << good.text;
+    EXPECT_NE(good.text.find("ns by device: none, 5000"), std::string::npos) << good.text;
+    for (const char *bad : {"9:0:5", "1-0:0:5", "-1:0:5", "0:2:5", "0:0:-5", "0:0:0", "0:0:4294967295",
+                            "0:0:4294967297", "0:0:5x", "0:0:nonesuch", "0:0:", "0:0"}) {
+        Output out = weft(plan + bad);
+        EXPECT_EQ(out.exit, 2) << bad << ": " << out.text;
+        EXPECT_NE(out.text.find("--costs"), std::string::npos) << bad << ": " << out.text;
+    }
+}
+
 TEST(Cli, AStepPastItsDeadlineExitsWith4)
 {
     Output out = weft("run --chain 2048,2048 --layers 20 --devices cpu:2x1 --strategy cta --deadline 50 --steps 3");
