@@ -93,8 +93,6 @@ static void tile_of(const weft__plan_state *p, const weft__pop *pop, uint32_t mt
     t->nkb = blocks - t->kb0 < op->split_kb ? blocks - t->kb0 : op->split_kb;
 }
 
-static int is_gemm(const weft_op *op) { return op->kind == WEFT_KIND_GEMM_STREAM || op->kind == WEFT_KIND_GEMM_WIDE; }
-
 static uint32_t splits_of(const weft__pop *pop) { return pop->op.kind == WEFT_KIND_REDUCE ? 1 : pop->op.n_split; }
 
 typedef void tile_fn(weft__plan_state *p, const weft__pop *pop, const weft__tile *t, const weft__edges *e, void *arg);
@@ -164,7 +162,7 @@ static void write_tile(weft__plan_state *p, const weft__pop *pop, const weft__ti
                         .n_wait = (uint16_t)e->n_wait,
                         .n_signal = (uint16_t)e->n_signal,
                         .extra = *next,
-                        .tile = {t->m0, t->g0, t->ng, is_gemm(op) ? t->kb0 | t->nkb << 16 : t->rows},
+                        .tile = {t->m0, t->g0, t->ng, weft__is_gemm(op->kind) ? t->kb0 | t->nkb << 16 : t->rows},
                         .cost_ns = cost_of(pop, t)};
     for (uint32_t i = 0; i < e->n_wait; i++) {
         if (i < 2)

@@ -53,6 +53,9 @@ uint64_t weft__image_hash(const void *bytes, uint64_t size);
 
 /* ------------------------------------------------------------------------------------------------ reading a view */
 
+/* Of the kinds whose tile[3] is a range of K. */
+static inline int weft__is_gemm(uint32_t kind) { return kind == WEFT_KIND_GEMM_STREAM || kind == WEFT_KIND_GEMM_WIDE; }
+
 static inline const weft_image_queue *weft__image_queue_of(const weft__image *i, uint32_t variant, uint32_t device)
 {
     return &i->queues[variant * i->n_device + device];

@@ -416,7 +416,7 @@ static int add_alternates(weft__plan_state *p)
     for (uint32_t i = 0; i < p->n_pop && n > 1 && !rc; i++) {
         weft__pop *pop = &p->pops[i];
         const uint32_t kind = pop->op.kind, alt = (pop->op.device + 1) % n;
-        if (kind != WEFT_KIND_GEMM_STREAM && kind != WEFT_KIND_GEMM_WIDE && kind != WEFT_KIND_RMSNORM) continue;
+        if (!weft__is_gemm(kind) && kind != WEFT_KIND_RMSNORM) continue;
         if (weft__given_cost(p->g, &p->g->ops[pop->gop], alt) == WEFT_NONE) continue;
         pop->alt_w = pop->op.w;
         pop->alt_aux = pop->op.aux;

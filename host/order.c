@@ -55,7 +55,7 @@ static uint32_t group_size(const weft__plan_state *p)
     uint32_t most = 1;
     for (uint32_t i = 0; i < p->n_pop; i++) {
         const weft__pop *pop = &p->pops[i];
-        if (pop->op.kind != WEFT_KIND_GEMM_STREAM && pop->op.kind != WEFT_KIND_GEMM_WIDE) continue; /* short */
+        if (!weft__is_gemm(pop->op.kind)) continue; /* short */
         const uint32_t want = weft_div_up(p->opt->workers[pop->op.device], pop->n_nt * pop->op.n_split);
         if (want > most) most = want;
     }

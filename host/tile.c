@@ -19,6 +19,12 @@ static uint32_t up8(uint32_t v) { return (v + 7) / 8 * 8; }
 
 static uint32_t at_most(uint32_t v, uint32_t limit) { return v < limit ? v : limit; }
 
+/* Groups of 16 rows of W that a task of the plan's row tile may take. */
+static uint32_t most_groups(const weft__plan_state *p)
+{
+    return p->wide ? WIDE_GROUPS : weft_stream_groups(at_most(p->m_tile, p->m));
+}
+
 /* Estimated time of all ops for `rows` rows on one device. */
 static uint64_t pass_ns(const weft__plan_state *p, uint32_t rows)
 {
@@ -87,7 +93,7 @@ int weft__tile_plan(weft__plan_state *p)
     }
     const uint32_t tiles = weft_div_up(p->m, STREAM_ROWS);
     p->m_tile = p->wide ? WIDE_ROWS : o->m_tile ? o->m_tile : up8(weft_div_up(p->m, tiles));
-    const uint32_t most = p->wide ? WIDE_GROUPS : weft_stream_groups(at_most(p->m_tile, p->m));
+    const uint32_t most = most_groups(p);
     if (o->tile_groups > most) {
         return weft__fail(WEFT_EUSAGE, "plan: tile_groups %u, a task of %u rows takes at most %u", o->tile_groups,
                           p->m_tile, most);
@@ -101,7 +107,7 @@ static uint32_t choose_groups(const weft__plan_state *p, const weft__pop *pop, u
 {
     const uint32_t workers = p->opt->workers[pop->op.device], others = pop->n_mt * pop->op.n_split;
     if (p->opt->tile_groups) return p->opt->tile_groups;
-    uint32_t t = p->wide ? WIDE_GROUPS : weft_stream_groups(at_most(p->m_tile, p->m));
+    uint32_t t = most_groups(p);
     while (t > 1 && (uint64_t)weft_div_up(groups, t) * others * 10 < workers * 9ull)
         t /= 2;
     return t;
@@ -129,8 +135,8 @@ static uint32_t reduce_groups(const weft__plan_state *p, const weft__pop *pop, u
 static void share_evenly(const weft__plan_state *p, weft__pop *pop, uint32_t groups)
 {
     if (p->wide || p->opt->tile_groups || pop->op.kind == WEFT_KIND_REDUCE || (pop->op.flags & WEFT_OP_PARTIAL)) return;
-    const uint32_t most = weft_stream_groups(at_most(p->m_tile, p->m));
-    const uint64_t workers = p->opt->workers[pop->op.device], tasks = (uint64_t)weft_div_up(groups, most) * pop->n_mt;
+    const uint64_t workers = p->opt->workers[pop->op.device],
+                   tasks = (uint64_t)weft_div_up(groups, most_groups(p)) * pop->n_mt;
     const uint64_t rounds = (tasks + workers - 1) / workers, fit = rounds * workers / pop->n_mt;
     pop->n_nt = fit < groups ? (uint32_t)fit : groups;
     pop->groups = weft_div_up(groups, pop->n_nt);

@@ -77,8 +77,7 @@ static int same_op(const weft__image *img, uint32_t device, const weft_task *t)
 static const char *bad_edges(const weft__proof *p, uint32_t device, const weft_task *t)
 {
     const uint64_t *side = p->img->side + p->queues[device].side;
-    const int gemm = t->kind == WEFT_KIND_GEMM_STREAM || t->kind == WEFT_KIND_GEMM_WIDE;
-    const uint32_t chunks = gemm ? weft_div_up(t->tile[3] >> 16, WEFT_K_CHUNK / 64) : 1;
+    const uint32_t chunks = weft__is_gemm(t->kind) ? weft_div_up(t->tile[3] >> 16, WEFT_K_CHUNK / 64) : 1;
     if (t->alt_device != 0xff && !same_op(p->img, device, t)) return "has an alternate that does something else";
     for (uint32_t i = 0; i < t->n_wait; i++) {
         const weft_wait w = weft__task_wait(t, side, i);

@@ -205,8 +205,8 @@ WEFT_DEV bool store_block(weft_slot &s, const direct_out &to, uint32_t seq, uint
     }
     bool gated = s.op.epilogue == WEFT_EPI_GATED_SILU, odd = r & 1, ok = true;
     if (gated) d[0] = silu(d[0]) * d[2], d[1] = silu(d[1]) * d[3];
-    for (uint32_t half = 0; half < (gated ? 1 : 2);
-         half++) { // lanes of two rows of W swap: each has two columns of out
+    // Lanes of two rows of W swap: each has two columns of out.
+    for (uint32_t half = 0; half < (gated ? 1 : 2); half++) {
         float got = __shfl_xor_sync(~0u, odd ? d[0] : d[1], 4);
         uint32_t n = gated ? g * 8 + (r & ~1u) : g * 16 + half * 8 + (r & ~1u);
         bool mine = m + odd < m_end && n < to.cols;

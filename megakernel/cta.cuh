@@ -172,12 +172,11 @@ WEFT_DEV bool await(uint64_t *bar, uint32_t parity)
     return true;
 }
 
-// Use `n` (from 0) of a slot or of a page: parity as its waiter sees it, and waiting until it is free for that use.
+// Use `n` (from 0) of a slot: parity as its waiter sees it, and waiting until it is free for that use.
 WEFT_DEV uint32_t slot_parity(uint32_t n) { return (n / SLOTS) & 1; }
-WEFT_DEV uint32_t page_parity(uint32_t n) { return (n / PAGES) & 1; }
-WEFT_DEV bool await_free(uint64_t *bar, uint32_t n, uint32_t ring)
+WEFT_DEV bool await_free_slot(uint32_t n)
 {
-    return n < ring || await(bar, (n / ring - 1) & 1);
+    return n < SLOTS || await(&smem()->slot_free[n % SLOTS], (n / SLOTS - 1) & 1);
 }
 
 // Consumers and loader: every wait of the task has held.
@@ -189,8 +188,9 @@ WEFT_DEV bool await_all(weft_slot &s)
 }
 
 // Loaders: use `use` (from 0) of a page. Whoever claims it loads it, or arrives in its place. There are two loaders, and pages
-// of x come back late, after the weights behind them. The loader of weights, whose last claim is at most three places back, can't
-// be two uses ahead of the consumers: the parity of `empty` tells. The loader of x can: it looks first who has the page.
+// of x come back late, after the weights behind them. The loader of weights claims nearly every page, a chunk is shorter than the
+// ring, and so it is never two uses ahead of the consumers: the parity of `empty` tells. The loader of x may be: it looks first
+// who has the page.
 WEFT_DEV bool claim_page(uint32_t page, uint32_t use)
 {
     if (use > 0 && !await(&smem()->empty[page], (use - 1) & 1)) return false;

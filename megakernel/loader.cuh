@@ -39,9 +39,8 @@ WEFT_DEV void note_load(loader &l, uint32_t page, uint32_t use)
     l.before = smem()->recent[l.at >= l.in_flight ? l.at - l.in_flight : l.at + PAGES - l.in_flight];
 }
 
-// The loader is the narrowest place of a streaming kernel: each page's few hundred cycles here are a tenth of the time that
-// the memory takes for it. So pages are counted, not divided. Pages of x are passed over: the waiter fills them, once it may
-// (load_x).
+// What the loader does for a page is on the critical path of a streaming kernel: one more look at shared memory cost 15 %
+// (docs/notebook.md). So pages are counted, not divided. Pages of x are passed over: the waiter fills them, once it may (load_x).
 WEFT_DEV bool load_stream(loader &l, weft_slot &s)
 {
     uint32_t g0 = s.task.tile[1], ng = s.task.tile[2], kb0 = s.task.tile[3] & 0xffff, nkb = s.task.tile[3] >> 16;

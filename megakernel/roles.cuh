@@ -117,7 +117,7 @@ WEFT_DEV bool put_slot(fetcher &f, const weft_dev *dev, const weft_queue_rt *q, 
         flags |= SLOT_EMPTY;
     }
     sys = __shfl_sync(~0u, sys, 2);
-    if (!await_free(&smem()->slot_free[f.n % SLOTS], f.n, SLOTS)) return false;
+    if (!await_free_slot(f.n)) return false;
     if (id != WEFT_NONE) {
         if (lane < 4) ((uint4 *)&s.task)[lane] = part;
         if (lane < sizeof(weft_op_rt) / 16) ((uint4 *)&s.op)[lane] = op;

@@ -84,8 +84,6 @@ typedef struct cutter { /* of one queue */
 
 static const weft_task *task_at(const cutter *c, uint32_t id) { return &c->img->tasks[c->q->task + id]; }
 
-static int is_gemm(const weft_task *t) { return t->kind == WEFT_KIND_GEMM_STREAM || t->kind == WEFT_KIND_GEMM_WIDE; }
-
 /* Tasks of one GEMM that stand together in the order: they don't depend on each other, and what comes after them usually
  * waits for them all. From place `i`; their number. */
 static uint32_t take_run(const cutter *c, uint32_t i)
@@ -96,7 +94,7 @@ static uint32_t take_run(const cutter *c, uint32_t i)
     do {
         c->run[n] = (struct run_task){task_at(c, order[i + n])->cost_ns, n, order[i + n]};
         n++;
-    } while (i + n < c->q->n_task && is_gemm(first) && task_at(c, order[i + n])->op == first->op &&
+    } while (i + n < c->q->n_task && weft__is_gemm(first->kind) && task_at(c, order[i + n])->op == first->op &&
              task_at(c, order[i + n])->kind == first->kind);
     return n;
 }
