@@ -41,7 +41,7 @@ endif()
 
 # weft_link_deps(NAME): what libweft's own code needs to compile and link.
 function(weft_link_deps name)
-    target_link_libraries(${name} PRIVATE weft::dep_jansson weft::dep_hwloc weft::dep_xxhash Threads::Threads m)
+    target_link_libraries(${name} PRIVATE weft::dep_jansson weft::dep_hwloc weft::dep_xxhash Threads::Threads ${CMAKE_DL_LIBS} m)
     if(WEFT_HAVE_UNICODE)
         target_link_libraries(${name} PRIVATE weft::dep_pcre2 weft::dep_utf8proc)
         target_compile_definitions(${name} PRIVATE WEFT_HAVE_UNICODE)

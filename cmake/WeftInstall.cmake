@@ -6,9 +6,16 @@ install(FILES runtime/weft.h runtime/weft_plan.h DESTINATION ${CMAKE_INSTALL_INC
 install(TARGETS weft_shared weft_static EXPORT weftTargets)
 install(TARGETS weft_cli)
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${package_dir})
-configure_package_config_file(cmake/weftConfig.cmake.in weftConfig.cmake INSTALL_DESTINATION ${package_dir})
+set(policy_dir "${CMAKE_INSTALL_DATADIR}/weft/src")
+configure_package_config_file(cmake/weftConfig.cmake.in weftConfig.cmake INSTALL_DESTINATION ${package_dir}
+    PATH_VARS policy_dir)
+foreach(file ${WEFT_POLICY_FILES})
+    get_filename_component(folder "${file}" DIRECTORY)
+    install(FILES "${file}" DESTINATION "${policy_dir}/${folder}")
+endforeach()
+install(FILES "${WEFT_POLICY_ABI_DIR}/weft_policy_abi.h" DESTINATION "${policy_dir}")
 write_basic_package_version_file(weftConfigVersion.cmake COMPATIBILITY SameMajorVersion)
-install(FILES cmake/WeftDeps.cmake "${PROJECT_BINARY_DIR}/weftConfig.cmake"
+install(FILES cmake/WeftDeps.cmake cmake/WeftPolicy.cmake "${PROJECT_BINARY_DIR}/weftConfig.cmake"
     "${PROJECT_BINARY_DIR}/weftConfigVersion.cmake" DESTINATION ${package_dir})
 if(WEFT_HAVE_UNICODE)
     set(WEFT_PC_UNICODE " libpcre2-8 libutf8proc")

@@ -1,6 +1,8 @@
 /* cpu_worker.c: the loop of a worker: fetch, wait, run, signal. */
 #include "cpu_worker.h"
 
+#include <string.h>
+
 /* ------------------------------------------------------------------------------------------- what a body may call */
 
 static int read_packets(void *worker, uint64_t buffer, uint64_t first, uint32_t mask, uint32_t words[8])
@@ -109,7 +111,7 @@ static int run_task(weft__worker *w, uint32_t id)
     weft_task_ctx ctx = {w->home, w->hq, t, op, &w->step, w->payload, w->scratch, w, &calls};
     weft_st_relaxed_gpu(running + 1, w->home == w->dev ? 0 : w->home->device + 1);
     weft_st_relaxed_gpu(running, id); /* read by the host when a step is late */
-    if (weft__kinds[t->kind].body(&ctx)) return 1;
+    if (w->loop->kinds[t->kind].body(&ctx)) return 1;
     weft_st_relaxed_gpu(running, WEFT_NONE);
     w->record.t_end = tick(w);
     weft__signal(w, t);
@@ -118,21 +120,42 @@ static int run_task(weft__worker *w, uint32_t id)
     return 0;
 }
 
-void weft__worker_run(const weft_dev *root, uint32_t index, void *scratch, uint32_t busy_spins)
+/* Into the worker's own line, for the host. */
+static void show_counts(const weft__worker *w)
+{
+    const uint32_t words[] = {w->counts.pops, w->counts.empty, w->counts.steals, w->counts.failed, w->counts.abroad};
+    weft_w32 *to = &((weft_line *)(uintptr_t)w->dev->trace_n)[w->index].value + WEFT__COUNTS;
+    for (uint32_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        weft_st_relaxed_gpu(to + i, words[i]);
+}
+
+static void read_counts(weft__worker *w)
+{
+    weft_w32 *from = &((weft_line *)(uintptr_t)w->dev->trace_n)[w->index].value + WEFT__COUNTS;
+    memcpy(&w->counts, from, sizeof w->counts);
+}
+
+void weft__worker_run(const weft_dev *root, uint32_t index, void *scratch, uint32_t busy_spins, const weft__loop *loop)
 {
     weft__worker w = {.dev = root,
+                      .loop = loop,
                       .index = index,
                       .busy_spins = busy_spins,
                       .ctl = (weft_ctl *)(uintptr_t)root->ctl[root->device],
                       .mailbox = (weft_mailbox *)(uintptr_t)root->mailbox,
                       .scratch = scratch};
+    w.random = root->device * 1024 + index + 1;
+    read_counts(&w);
     weft__check_in(&w);
     while (weft__step_open(&w) == 0) {
         uint32_t task;
         int got;
-        while ((got = weft__fetch(&w, &task)) > 0)
+        while ((got = weft__fetch(&w, &task)) > 0) {
+            w.counts.pops++;
             if (run_task(&w, task)) return;
+        }
         if (got < 0) return;
+        show_counts(&w);
         weft__step_close(&w);
     }
 }

@@ -32,6 +32,16 @@ typedef uint64_t weft_w64;
         __atomic_compare_exchange_n(p, &expect, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);                             \
         return expect;                                                                                                 \
     }                                                                                                                  \
+    static inline uint32_t weft_atom_cas_acq_rel_##scope(uint32_t *p, uint32_t expect, uint32_t v)                     \
+    {                                                                                                                  \
+        __atomic_compare_exchange_n(p, &expect, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                             \
+        return expect;                                                                                                 \
+    }                                                                                                                  \
+    static inline uint64_t weft_atom_cas_acq_rel_b64_##scope(uint64_t *p, uint64_t expect, uint64_t v)                 \
+    {                                                                                                                  \
+        __atomic_compare_exchange_n(p, &expect, v, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                             \
+        return expect;                                                                                                 \
+    }                                                                                                                  \
     static inline uint64_t weft_ld_relaxed_b64_##scope(const uint64_t *p)                                              \
     {                                                                                                                  \
         return __atomic_load_n(p, __ATOMIC_RELAXED);                                                                   \

@@ -9,18 +9,22 @@
 
 #include <stdint.h>
 
+#ifndef WEFT_PROTOCOL_FN /* policy.h compiles these as device code too */
+#define WEFT_PROTOCOL_FN static inline
+#endif
+
 /* -------------------------------------------------------------------------------------------------------- counters */
 
-static inline uint32_t weft_target(uint32_t base, uint32_t uses, uint32_t lag, uint32_t arrivals)
+WEFT_PROTOCOL_FN uint32_t weft_target(uint32_t base, uint32_t uses, uint32_t lag, uint32_t arrivals)
 {
     return base + (uses - lag) * arrivals;
 }
 
 /* A producer's arrival: its outputs are written before. Pairs with weft_counter_ready. */
-static inline void weft_signal_counter(weft_w32 *word) { weft_red_release_sys(word, 1); }
+WEFT_PROTOCOL_FN void weft_signal_counter(weft_w32 *word) { weft_red_release_sys(word, 1); }
 
 /* Polled by a consumer; once true, it may read what all producers wrote. Only the last look pays for an acquire. */
-static inline int weft_counter_ready(const weft_w32 *word, uint32_t target, uint32_t *seen)
+WEFT_PROTOCOL_FN int weft_counter_ready(const weft_w32 *word, uint32_t target, uint32_t *seen)
 {
     *seen = weft_ld_relaxed_sys(word);
     if (!weft_reached(*seen, target)) return 0;
@@ -30,23 +34,23 @@ static inline int weft_counter_ready(const weft_w32 *word, uint32_t target, uint
 
 /* Push family: an arrival that tells whether it was the last one. The last arriver has acquired what all others wrote, and
  * hands it on with what it does next (weft_arrive on a pending word, weft_ring_push).                                  */
-static inline int weft_arrive(weft_w32 *word, uint32_t target)
+WEFT_PROTOCOL_FN int weft_arrive(weft_w32 *word, uint32_t target)
 {
     return weft_atom_add_acq_rel_sys(word, 1) + 1 == target;
 }
 
 /* --------------------------------------------------------------------------------------------------------- packets */
 
-static inline uint64_t weft_packet(uint32_t data, uint32_t tag) { return data | (uint64_t)tag << 32; }
+WEFT_PROTOCOL_FN uint64_t weft_packet(uint32_t data, uint32_t tag) { return data | (uint64_t)tag << 32; }
 
 /* Data and readiness travel in one word, so nothing needs ordering; reuse is ordered by the step gate. */
-static inline void weft_packet_put(weft_w64 *p, uint32_t data, uint32_t tag)
+WEFT_PROTOCOL_FN void weft_packet_put(weft_w64 *p, uint32_t data, uint32_t tag)
 {
     weft_st_relaxed_b64_sys(p, weft_packet(data, tag));
 }
 
 /* 1: *data is this step's. 0: not yet. -1: from a step that has not begun. */
-static inline int weft_packet_poll(const weft_w64 *p, uint32_t tag, uint32_t *data)
+WEFT_PROTOCOL_FN int weft_packet_poll(const weft_w64 *p, uint32_t tag, uint32_t *data)
 {
     uint64_t v = weft_ld_relaxed_b64_sys(p);
     int32_t ahead = (int32_t)((uint32_t)(v >> 32) - tag);
@@ -58,14 +62,14 @@ static inline int weft_packet_poll(const weft_w64 *p, uint32_t tag, uint32_t *da
  * Slots are packets (task, ticket): a slot holds ticket t once its upper half is t. A ring holds all tasks of its device, and
  * a step's tasks are all taken before the next step pushes, so a slot is never written before it was read.              */
 
-static inline void weft_ring_push(weft_w32 *tail, weft_w64 *ring, uint32_t mask, uint32_t task)
+WEFT_PROTOCOL_FN void weft_ring_push(weft_w32 *tail, weft_w64 *ring, uint32_t mask, uint32_t task)
 {
     uint32_t ticket = weft_atom_add_relaxed_sys(tail, 1);
     weft_st_release_b64_sys(&ring[ticket & mask], weft_packet(task, ticket)); /* pairs with weft_ring_poll, _try_pop */
 }
 
 /* push: has the task of `ticket` (taken by an atomic add on head) been pushed? */
-static inline int weft_ring_poll(const weft_w64 *ring, uint32_t mask, uint32_t ticket, uint32_t *task)
+WEFT_PROTOCOL_FN int weft_ring_poll(const weft_w64 *ring, uint32_t mask, uint32_t ticket, uint32_t *task)
 {
     const weft_w64 *slot = &ring[ticket & mask];
     if ((uint32_t)(weft_ld_relaxed_b64_sys(slot) >> 32) != ticket) return 0;
@@ -75,8 +79,8 @@ static inline int weft_ring_poll(const weft_w64 *ring, uint32_t mask, uint32_t t
 
 /* steal, priority: takes a task if there is one. Nobody holds a place in these rings, so an idle worker may look at the next.
  * *head is what was seen; a pop that lost its race returns 0 and is tried again by the caller's loop.                   */
-static inline int weft_ring_peek(const weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head,
-                                 uint32_t *task)
+WEFT_PROTOCOL_FN int weft_ring_peek(const weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head,
+                                    uint32_t *task)
 {
     uint32_t h = weft_ld_relaxed_sys(head_word);
     uint64_t v = weft_ld_acquire_b64_sys(&ring[h & mask]); /* pairs with weft_ring_push */
@@ -86,13 +90,13 @@ static inline int weft_ring_peek(const weft_w32 *head_word, const weft_w64 *ring
 }
 
 /* Takes the task that was seen at `head`; 0: another was faster. The slot's acquire has ordered what the task reads. */
-static inline int weft_ring_take(weft_w32 *head_word, uint32_t head)
+WEFT_PROTOCOL_FN int weft_ring_take(weft_w32 *head_word, uint32_t head)
 {
     return weft_atom_cas_relaxed_sys(head_word, head, head + 1) == head;
 }
 
-static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head,
-                                    uint32_t *task)
+WEFT_PROTOCOL_FN int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t *head,
+                                       uint32_t *task)
 {
     return weft_ring_peek(head_word, ring, mask, head, task) && weft_ring_take(head_word, *head);
 }
@@ -101,14 +105,14 @@ static inline int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring, u
 
 /* Host: publishes a record whose payload is written. Each word of the head carries the tag; the release on each makes the
  * payload visible to whoever has acquired any of them. Pairs with weft_record_poll.                                    */
-static inline void weft_record_post(weft_w64 *head, const uint32_t words[16], uint32_t seq)
+WEFT_PROTOCOL_FN void weft_record_post(weft_w64 *head, const uint32_t words[16], uint32_t seq)
 {
     for (uint32_t i = 0; i < 16; i++)
         weft_st_release_b64_sys(&head[i], weft_packet(words[i], seq));
 }
 
 /* Forwarder: 1 when all 16 words of step `seq` are there. */
-static inline int weft_record_poll(const weft_w64 *head, uint32_t words[16], uint32_t seq)
+WEFT_PROTOCOL_FN int weft_record_poll(const weft_w64 *head, uint32_t words[16], uint32_t seq)
 {
     if ((uint32_t)(weft_ld_relaxed_b64_sys(&head[0]) >> 32) != seq) return 0;
     for (uint32_t i = 0; i < 16; i++) {
@@ -122,7 +126,7 @@ static inline int weft_record_poll(const weft_w64 *head, uint32_t words[16], uin
 /* ----------------------------------------------------------------------------------------------------------- abort */
 
 /* 1: this caller is the first, and writes the report. Order comes with the report's own release and acquire. */
-static inline int weft_abort_win(weft_w32 *abort, uint32_t cause)
+WEFT_PROTOCOL_FN int weft_abort_win(weft_w32 *abort, uint32_t cause)
 {
     return weft_atom_cas_relaxed_sys(abort, 0, cause) == 0;
 }

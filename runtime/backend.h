@@ -21,6 +21,7 @@ typedef struct weft__machine { /* opened devices; a backend extends it */
     char names[WEFT_MAX_DEVICES][64];   /* "cpu:0", "cuda:0 NVIDIA H200", "cuda:0/2#1 NVIDIA H200" */
     char driver[64];                    /* "" where there is none */
     double tick_ns;                     /* one tick of the trace clock; 0: from weft_trace_clock */
+    const struct weft__loop *loop;      /* set by the engine before launch; what emulated workers run (cpu_worker.h) */
 } weft__machine;
 
 struct weft__image;

@@ -20,7 +20,9 @@ weft__case_options weft__case_defaults(void)
 weft__option *weft__case_rows(weft__case_options *o, weft__option *row)
 {
     const weft__option rows[] = {
-        {"--queue", "Q", "static (default), fifo, push, steal, priority", WEFT_OPT_TEXT, &o->queue, 0, 0},
+        {"--queue", "Q",
+         "static (default), fifo, push, steal, priority, ./POLICY.so; with parameters (weft bench queue --help)",
+         WEFT_OPT_TEXT, &o->queue, 0, 0},
         {"--image", "FILE", "run this image (weft plan --out) instead of planning; the work options must fit it",
          WEFT_OPT_TEXT, &o->image, 0, 0},
         {"--steps", "N", "timed steps (default 1000, fewer where they would take over 10 s)", WEFT_OPT_U32, &o->steps,
@@ -78,7 +80,8 @@ static int describe(weft__case *c)
     int status = weft_engine_get_info(c->engine, &c->info);
     size_t used = 0;
     if (!status) snprintf(c->driver, sizeof c->driver, "%s", c->info.driver ? c->info.driver : "");
-    c->info.driver = NULL;
+    if (!status) snprintf(c->queue, sizeof c->queue, "%s", c->info.queue);
+    c->info.driver = c->info.queue = NULL;
     for (uint32_t d = 0; d < c->info.n_device && !status; d++) {
         weft_device_info device;
         status = weft_engine_device(c->engine, d, &device);

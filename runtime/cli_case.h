@@ -28,6 +28,7 @@ typedef struct weft__case {
     weft_engine_info info;
     char devices[256];                /* their names, separated by commas */
     char driver[64];                  /* a copy: info's is the engine's, which may be gone when results are printed */
+    char queue[512];                  /* the same */
     weft__stats us;                   /* a step, host to host */
     double *samples;                  /* in the order of time, n_sample of them */
     uint32_t n_sample, steps, warmup; /* taken so far; to take; before them */

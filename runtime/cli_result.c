@@ -50,6 +50,7 @@ int weft__case_print_json(const weft__work *w, const weft__plan_flags *flags, co
     json_object_set_new(r, "batch", json_integer(w->rows));
     json_object_set_new(r, "strategy", o->image ? json_null() : json_string(flags->strategy));
     json_object_set_new(r, "queue", json_string(o->queue));
+    json_object_set_new(r, "queue_spec", json_string(c->queue));
     json_object_set_new(r, "devices", json_integer(c->info.n_device));
     json_object_set_new(r, "device", json_string(c->devices));
     json_object_set_new(r, "workers", json_integer(c->info.n_worker));

@@ -2,6 +2,7 @@
  * output is wrong (the line is printed all the same). Several strategies or queues are sides of a comparison.           */
 #include "../host/error.h"
 #include "cli_case.h"
+#include "queue_spec.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ static void print_text(const weft__work *w, const weft__plan_flags *flags, const
     printf("devices    %s; %u workers\n", c->devices, c->info.n_worker);
     printf("plan       %s, %u tasks, %u remote signals a step, hash %016llx\n", o->image ? o->image : flags->strategy,
            c->info.tasks, c->info.remote_signals, (unsigned long long)c->info.plan_hash);
-    printf("queue      %s\n", o->queue);
+    printf("queue      %s\n", c->queue);
     printf("a step     median %.1f us (95 %% interval %.1f to %.1f), min %.1f, p90 %.1f", c->us.p50, c->us.low,
            c->us.high, c->us.min, c->us.p90);
     if (isfinite(c->us.p99)) printf(", p99 %.1f", c->us.p99);
@@ -74,7 +75,7 @@ static int compare(weft__work *w, const weft__plan_flags *flags, const weft__cas
     weft__side *sides = calloc(WEFT_MAX_SIDES, sizeof *sides);
     int status = s && q && sides ? 0 : weft__fail(WEFT_ENOMEM, "sides of a comparison");
     if (!status) status = split("--strategy", s, strategies, &n_strategy);
-    if (!status) status = split("--queue", q, queues, &n_queue);
+    if (!status) status = weft__queue_split(q, queues, WEFT_MAX_SIDES, &n_queue);
     if (!status && n_strategy * n_queue > WEFT_MAX_SIDES)
         status = weft__fail(WEFT_EUSAGE, "%u strategies with %u queues: at most %u sides", n_strategy, n_queue,
                             WEFT_MAX_SIDES);
@@ -140,7 +141,7 @@ int weft__cli_run(int argc, char **argv)
                                NULL, NULL);
     if (status == -1) return 0;
     weft__work w = {0};
-    const bool several = strchr(flags.strategy, ',') || strchr(options.queue, ',');
+    const bool several = strchr(flags.strategy, ',') || weft__queue_is_list(options.queue);
     if (!status && several && (samples || options.image))
         status = weft__fail(WEFT_EUSAGE, "--samples and --image go with one strategy and one queue");
     if (!status) status = weft__work_open(&work, &w);

@@ -25,6 +25,7 @@ enum {
 typedef struct thread {
     pthread_t id;
     const weft_dev *root;
+    const weft__loop *loop;
     uint32_t worker, busy_spins;
     int core; /* to be pinned to; -1: none */
     int started;
@@ -199,7 +200,7 @@ static void *thread_main(void *arg)
 {
     thread *t = arg;
     if (t->core >= 0) pin_self(t->core);
-    weft__worker_run(t->root, t->worker, t->scratch, t->busy_spins);
+    t->loop->run(t->root, t->worker, t->scratch, t->busy_spins, t->loop);
     return NULL;
 }
 
@@ -227,6 +228,7 @@ static int cpu_launch(weft__machine *base, const uint64_t *roots)
         for (uint32_t i = 0; i < base->workers[d]; i++, n++) {
             thread *t = &m->threads[n];
             t->root = (const weft_dev *)(uintptr_t)roots[d];
+            t->loop = base->loop;
             t->worker = i;
             t->core = m->n_thread > 1 && m->n_thread <= cores && m->n_thread <= cores_to_pin() ? (int)n : -1;
             t->busy_spins = m->n_thread < cores ? 2000 : m->n_thread == cores ? 100 : 4;

@@ -136,17 +136,6 @@ int weft_devices(const char *spec, weft_device_info *out, uint32_t cap, uint32_t
 
 /* ------------------------------------------------------------------------------------------------------------ create */
 
-static int parse_policy(const char *name, uint32_t *policy)
-{
-    static const char *const names[WEFT_POLICY_COUNT] = {"static", "fifo", "push", "steal", "priority"};
-    for (uint32_t i = 0; i < WEFT_POLICY_COUNT; i++) {
-        if (name && strcmp(name, names[i])) continue;
-        *policy = i; /* NULL: static */
-        return 0;
-    }
-    return weft__fail(WEFT_EUSAGE, "queue '%s': expected static, fifo, push, steal or priority", name);
-}
-
 static int read_config(weft_engine *e, const weft_engine_config *c)
 {
     static const weft_engine_config defaults = WEFT_ENGINE_CONFIG_INIT;
@@ -156,7 +145,9 @@ static int read_config(weft_engine *e, const weft_engine_config *c)
     memcpy(&e->config, c, c->size < sizeof *c ? c->size : sizeof *c);
     if (e->config.oneshot > WEFT_STEP_RING)
         return weft__fail(WEFT_EUSAGE, "oneshot %u: at most %u steps", e->config.oneshot, WEFT_STEP_RING);
-    return parse_policy(e->config.queue, &e->policy);
+    status = weft__queue_parse(e->config.queue, &e->queue);
+    e->policy = e->queue.policy;
+    return status;
 }
 
 static int check_ops(const weft__image *img)
@@ -215,7 +206,9 @@ static int open_devices(weft_engine *e)
         return weft__fail(WEFT_EUSAGE, "devices '%s': %u devices, but the image is for %u",
                           e->config.devices ? e->config.devices : "", e->m->n_device, e->img.n_device);
     void *host;
+    e->m->loop = &e->queue.loop;
     status = e->b->check ? e->b->check(&e->img, e->policy) : 0;
+    if (!status && e->b != &weft__backend_cpu) status = weft__queue_check_plain(&e->queue);
     if (status) return status;
     status = e->b->alloc_shared(e->m, sizeof(weft_mailbox), &host, &e->mailbox_addr);
     if (!status) e->mailbox = host;
@@ -308,6 +301,7 @@ static void free_host_side(weft_engine *e)
     free(e->allocs);
     free(e->variant_of_step);
     free(e->report_text);
+    weft__queue_close(&e->queue);
     free(e);
 }
 
@@ -337,7 +331,8 @@ int weft_engine_get_info(const weft_engine *e, weft_engine_info *info)
                           .n_device = e->img.n_device,
                           .n_variant = e->img.n_variant,
                           .plan_hash = e->img.header->hash,
-                          .driver = e->m->driver};
+                          .driver = e->m->driver,
+                          .queue = e->queue.text};
     for (uint32_t d = 0; d < e->img.n_device; d++) {
         const weft_image_queue *q = weft__image_queue_of(&e->img, 0, d);
         i.n_worker += e->m->workers[d];

@@ -7,6 +7,7 @@
 #include "../host/image.h"
 #include "../megakernel/clock.h"
 #include "backend.h"
+#include "queue_spec.h"
 #include "weft.h"
 
 typedef struct weft__alloc { /* device memory to be freed */
@@ -32,6 +33,7 @@ struct weft_engine {
     void *image_bytes; /* a copy; img looks into it */
     weft__image img;
     uint32_t policy;
+    weft__queue_spec queue;
     weft_engine_config config; /* strings and source are not kept */
 
     weft__alloc *allocs;

@@ -18,7 +18,6 @@
 #include <string.h>
 
 enum {
-    PRIORITY_RINGS = 8,
     PACK_BYTES = 4 << 20
 };
 
@@ -181,7 +180,9 @@ static int make_lists(const weft_engine *e, uint32_t v, uint32_t d, lists *l)
     if (e->policy == WEFT_POLICY_FIFO) memcpy(l->list, e->img.order + q->order, q->n_task * 4ull);
     if (e->policy == WEFT_POLICY_PRIORITY)
         for (uint32_t i = 0; i < q->n_task; i++)
-            l->ring_of[e->img.order[q->order + i]] = (uint16_t)((uint64_t)i * PRIORITY_RINGS / q->n_task);
+            l->ring_of[e->img.order[q->order + i]] = (uint16_t)((uint64_t)i * e->queue.buckets / q->n_task);
+    for (uint32_t i = 0; i < q->n_task && e->policy == WEFT_POLICY_PUSH; i++)
+        l->list[e->img.order[q->order + i]] = i; /* weft_policy_queue.place */
     return 0;
 }
 
@@ -194,33 +195,69 @@ static int waits_for_nothing(const weft_task *t, const uint64_t *side)
     return 1;
 }
 
-/* What the push family needs beside. A slot's first content is a ticket that it never holds. */
-static void append_rings(const weft_engine *e, tables *t, const weft_image_queue *q, uint32_t d, const lists *l,
-                         queue_offsets *o)
+/* A ring holds all tasks of its device. */
+static int find_capacity(const weft_engine *e, const weft_image_queue *q, uint32_t d, queue_offsets *o)
 {
-    uint32_t capacity = 1;
+    uint32_t capacity = e->queue.capacity ? e->queue.capacity : 1;
+    if (e->queue.capacity && capacity < q->n_task)
+        return weft__fail(WEFT_EUSAGE, "queue '%s': capacity %u: device %u has %u tasks, and a ring holds them all",
+                          e->queue.text, capacity, d, q->n_task);
     while (capacity < q->n_task)
         capacity *= 2;
     o->ring_mask = capacity - 1;
-    o->n_ring = e->policy == WEFT_POLICY_STEAL      ? e->m->workers[d]
-                : e->policy == WEFT_POLICY_PRIORITY ? PRIORITY_RINGS
-                                                    : 1;
+    return 0;
+}
+
+/* The words of push, or of a module's policy. CUDA's push finds the same head, tail and ring in them. */
+static void append_policy(const weft_engine *e, tables *t, const weft_image_queue *q, uint32_t d, queue_offsets *o)
+{
+    weft_policy_queue p = {.n_task = q->n_task,
+                           .n_worker = e->m->workers[d],
+                           .capacity = o->ring_mask + 1,
+                           .base = e->config.counter_base};
+    memcpy(p.param, e->queue.loop.param, sizeof p.param);
+    p.words = reserve(t, 8 * e->queue.module->words(&p), &o->heads);
+    if (!p.words) return;
+    p.tasks = (const weft_task *)(t->bytes + o->tasks);
+    p.place = (const uint32_t *)(t->bytes + o->list);
+    p.home = (const uint16_t *)(t->bytes + o->ring_of);
+    e->queue.module->init(&p);
+    o->n_ring = 1;
+    o->ring = o->heads + 8ull * WEFT_POLICY_LINE * (2 + p.n_worker); /* policy_push.h */
+}
+
+/* What steal and priority need. A slot's first content is a ticket that it never holds. */
+static void append_rings(const weft_engine *e, tables *t, uint32_t d, queue_offsets *o)
+{
+    const uint32_t capacity = o->ring_mask + 1;
+    o->n_ring = e->policy == WEFT_POLICY_STEAL ? e->m->workers[d] : e->queue.buckets;
+    append_lines(t, 2ull * o->n_ring, e->config.counter_base, &o->heads);
     uint64_t *ring = reserve(t, 8ull * capacity * o->n_ring, &o->ring);
     for (uint32_t r = 0; ring && r < o->n_ring; r++, ring += capacity)
         for (uint32_t i = 0; i < capacity; i++) {
             uint32_t ticket = e->config.counter_base + i;
             ring[ticket & o->ring_mask] = (uint64_t)(ticket - capacity) << 32;
         }
+}
+
+/* What all of the push family need beside. */
+static int append_push_family(const weft_engine *e, tables *t, const weft_image_queue *q, uint32_t d, const lists *l,
+                              queue_offsets *o)
+{
+    int status = find_capacity(e, q, d, o);
+    if (status) return status;
+    append(t, l->ring_of, q->n_task * 2ull, &o->ring_of);
     if (e->policy == WEFT_POLICY_PUSH)
-        o->ring_of = 0;
+        append_policy(e, t, q, d, o);
     else
-        append(t, l->ring_of, q->n_task * 2ull, &o->ring_of);
+        append_rings(e, t, d, o);
     reserve(t, q->n_task * 4ull, &o->pending);
     uint32_t *ready0 = reserve(t, q->n_task * 4ull, &o->ready0);
     for (uint32_t i = 0; ready0 && i < q->n_task; i++) {
         uint32_t id = e->img.order[q->order + i];
         if (waits_for_nothing(&e->img.tasks[q->task + id], e->img.side + q->side)) ready0[o->n_ready0++] = id;
     }
+    return 0;
 }
 
 static int append_queue(const weft_engine *e, tables *t, uint32_t v, uint32_t d, queue_offsets *o)
@@ -238,8 +275,10 @@ static int append_queue(const weft_engine *e, tables *t, uint32_t v, uint32_t d,
         append(t, l.list, q->n_task * 4ull, &o->list);
         append(t, l.first, (e->m->workers[d] + 1) * 4ull, &o->list_first);
         append_lines(t, q->n_counter, e->config.counter_base, &o->words);
-        if (e->policy >= WEFT_POLICY_PUSH) append_rings(e, t, q, d, &l, o);
-        append_lines(t, 2ull * (o->n_ring ? o->n_ring : 1), e->config.counter_base, &o->heads);
+        if (e->policy >= WEFT_POLICY_PUSH)
+            status = append_push_family(e, t, q, d, &l, o);
+        else
+            append_lines(t, 2, e->config.counter_base, &o->heads);
     }
     free_lists(&l);
     return status;
@@ -354,7 +393,7 @@ static weft_queue_rt queue_root(const weft_engine *e, uint32_t v, uint32_t d, co
         r.ring = base + at->ring;
         r.pending = base + at->pending;
         r.ready0 = base + at->ready0;
-        r.ring_of = at->ring_of ? base + at->ring_of : 0;
+        r.ring_of = base + at->ring_of;
     }
     for (uint32_t p = 0; p < e->img.n_device; p++)
         r.words[p] = e->words[v][p];

@@ -100,9 +100,11 @@ typedef struct weft_weight_source {
 } weft_weight_source;
 
 typedef struct weft_engine_config {
-    size_t size;            /* sizeof(weft_engine_config) */
-    const char *devices;    /* see weft_devices; must open as many devices as the image has */
-    const char *queue;      /* "static", "fifo", "push", "steal" or "priority"; the image must be proven for it */
+    size_t size;         /* sizeof(weft_engine_config) */
+    const char *devices; /* see weft_devices; must open as many devices as the image has */
+    const char *queue; /* "static", "fifo", "push", "steal" or "priority", with parameters as `weft bench queue --help`
+                               lists them ("steal:victim=near,amount=half"), or a module ("./mine.so"): docs/policies.md.
+                               The image must be proven for it (a module: for push) */
     uint32_t deadline_us;   /* of a step, from its start; 0: none. A step that takes longer stops the engine */
     uint32_t trace_records; /* per worker; the first ones are kept. 0: no trace */
     uint32_t counter_base;  /* first value of all counters; anything is right (tests start just below the wrap) */
@@ -139,6 +141,7 @@ typedef struct weft_engine_info {
     uint64_t plan_hash;
     uint64_t weight_bytes, work_bytes; /* all devices */
     const char *driver;                /* "" where there is none; lives as long as the engine */
+    const char *queue;                 /* with all its parameters; the same */
 } weft_engine_info;
 WEFT_API int weft_engine_get_info(const weft_engine *e, weft_engine_info *info);
 
@@ -218,6 +221,22 @@ typedef struct weft_stop_report {
 
 /* WEFT_EUSAGE if the engine hasn't stopped. */
 WEFT_API int weft_engine_report(weft_engine *e, weft_stop_report *report);
+
+/* ------------------------------------------------------------------------------------------------------------ queues */
+
+/* How often, from the engine's start to its last finished step (emulated devices; on CUDA all are 0). Modulo 2^32. */
+typedef struct weft_queue_counts {
+    size_t size;     /* sizeof(weft_queue_counts), filled in by the caller */
+    uint32_t pops;   /* tasks taken */
+    uint32_t empty;  /* looks for a task that found none: one queue, or all rings that the worker may take from */
+    uint32_t steals; /* tasks (amount=half: bundles) taken out of another worker's ring, of this device or another */
+    uint32_t failed; /* looks into such a ring that got none */
+    uint32_t abroad; /* of the steals: from other devices */
+    uint32_t pad;
+} weft_queue_counts;
+
+/* Of one worker. WEFT_EUSAGE if there is none. */
+WEFT_API int weft_engine_queue_counts(weft_engine *e, uint32_t device, uint32_t worker, weft_queue_counts *counts);
 
 /* ----------------------------------------------------------------------------------------------------------- trace */
 

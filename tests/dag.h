@@ -26,6 +26,7 @@ typedef struct dag_limits { /* zero: the defaults in brackets */
     uint32_t policies;      /* bit p: policy p may be chosen [all five] */
     const char *devices;    /* a spec to run on instead of cpu:NxW; it opens exactly max_devices devices */
     uint32_t deadline_us;   /* [20 s] */
+    const char *queue;      /* instead of the policy's name: with parameters, or a module */
 } dag_limits;
 
 typedef struct dag_case {
@@ -145,7 +146,7 @@ static inline int dag_run_image(const dag_case *c, const dag_limits *l, const we
     snprintf(spec, sizeof spec, "cpu:%ux%u", c->n_device, c->n_worker);
     weft_engine_config config = WEFT_ENGINE_CONFIG_INIT;
     config.devices = l->devices ? l->devices : spec;
-    config.queue = dag_policy_name(c->policy);
+    config.queue = l->queue ? l->queue : dag_policy_name(c->policy);
     config.counter_base = c->base;
     config.deadline_us = dag_or(l->deadline_us, 20000000);
     weft_engine *e;
@@ -171,6 +172,7 @@ static inline int dag_run(uint64_t seed, const dag_limits *l)
     if (status) {
         char what[160], why[512];
         dag_print(&c, what, sizeof what);
+        if (l->queue) snprintf(what + strlen(what), sizeof what - strlen(what), ", %s", l->queue);
         snprintf(why, sizeof why, "%s", weft__error());
         weft__fail(status, "%s: %s", what, why);
     }

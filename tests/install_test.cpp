@@ -1,4 +1,5 @@
 // install: what `cmake --install` leaves behind serves find_package(weft) and pkg-config, and exports only weft_ names.
+#include "dag.h"
 #include "files.h"
 
 #include <gtest/gtest.h>
@@ -39,6 +40,39 @@ TEST_F(Install, FindPackage)
         EXPECT_EQ(run.exit, 0) << run.text;
         EXPECT_NE(run.text.find("2 devices"), std::string::npos) << run.text;
     }
+}
+
+// A policy built outside the tree passes the suite of random graphs, is echoed with its parameters, and is refused when it was
+// made from other sources.
+TEST_F(Install, APolicyOfOnesOwn)
+{
+    std::string source = *folder / "lanes", build = *folder / "lanes-build", module = build + "/lanes.so";
+    std::filesystem::copy(WEFT_SOURCE_DIR "/tests/consumer/policy", source);
+    std::string make = "cmake -S " + source + " -B " + build + " -DCMAKE_PREFIX_PATH=" + folder->path +
+                       " -DWEFT_SYSROOT=" WEFT_SYSROOT_DIR " && cmake --build " + build;
+    Output out = run_command(make);
+    ASSERT_EQ(out.exit, 0) << out.text;
+    dag_limits l = {};
+    l.policies = 1u << WEFT_POLICY_PUSH;
+    for (const char *parameters : {"", ":urgent=0", ":urgent=100,capacity=1024"}) {
+        const std::string queue = module + parameters;
+        l.queue = queue.c_str();
+        for (uint64_t seed = 7000000; seed < 7000060; seed++)
+            ASSERT_EQ(dag_run(seed, &l), 0) << weft__error();
+    }
+    const std::string weft = *folder / "bin/weft";
+    out = run_command(weft + " run --chain 64,64 --devices cpu:2x2 --strategy cta --check --queue " + module);
+    EXPECT_EQ(out.exit, 0) << out.text;
+    EXPECT_NE(out.text.find("lanes.so:urgent=25,capacity=0"), std::string::npos) << out.text;
+    out = run_command(weft + " run --chain 64,64 --devices cpu:1 --queue " + module + ":urgent=101");
+    EXPECT_EQ(out.exit, 2) << out.text;
+    EXPECT_NE(out.text.find("urgent: expected a number from 0 to 100"), std::string::npos) << out.text;
+    std::ofstream(*folder / "share/weft/src/weft_policy_abi.h") << "#define WEFT_POLICY_ABI 1ull\n";
+    out = run_command(make);
+    ASSERT_EQ(out.exit, 0) << out.text;
+    out = run_command(weft + " run --chain 64,64 --devices cpu:1 --queue " + module);
+    EXPECT_EQ(out.exit, 5) << out.text;
+    EXPECT_NE(out.text.find("made from sources with hash 0000000000000001"), std::string::npos) << out.text;
 }
 
 TEST_F(Install, PkgConfig)
