@@ -47,6 +47,8 @@ static void push_task(const weft__worker *w, const weft_dev *dev, const weft_que
     policy_push(&p, by, task);
 }
 
+static weft_w32 *fifo_head(const weft_queue_rt *q) { return &((weft_line *)(uintptr_t)q->heads)->value; }
+
 void weft__queue_open(weft__worker *w)
 {
     const weft_queue_rt *q = w->q;
@@ -60,6 +62,13 @@ void weft__queue_open(weft__worker *w)
             push_task(w, w->dev, q, WEFT_NONE, ((const uint32_t *)(uintptr_t)q->ready0)[i]);
 }
 
+void weft__queue_leave(weft__worker *w)
+{
+    for (uint32_t v = 0; v < w->dev->n_variant; v++)
+        if (w->holds >> v & 1) weft_atom_add_relaxed_gpu(fifo_head(&w->dev->queue[v]), UINT32_MAX);
+    w->holds = 0;
+}
+
 static int fetch_static(weft__worker *w, uint32_t *task)
 {
     if (w->next == w->end) return 0;
@@ -70,9 +79,8 @@ static int fetch_static(weft__worker *w, uint32_t *task)
 /* n_task or more: the ticket belongs to a later use of the variant. */
 static int fetch_fifo(weft__worker *w, uint32_t *task)
 {
-    weft_w32 *head = &((weft_line *)(uintptr_t)w->q->heads)->value;
     const uint32_t v = w->step.variant;
-    if (!(w->holds >> v & 1)) w->ticket[v] = weft_atom_add_relaxed_gpu(head, 1);
+    if (!(w->holds >> v & 1)) w->ticket[v] = weft_atom_add_relaxed_gpu(fifo_head(w->q), 1);
     w->holds |= 1u << v;
     const uint32_t i = w->ticket[v] - w->dev->base - w->q->n_task * (w->step.uses - 1);
     if (i >= w->q->n_task) return 0;

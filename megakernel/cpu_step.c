@@ -8,9 +8,10 @@ static weft_ctl *ctl_of(const weft__worker *w, uint32_t d) { return (weft_ctl *)
 void weft__check_in(weft__worker *w)
 {
     weft_line *resident = &w->mailbox->resident[w->dev->device];
-    if (weft_atom_add_acq_rel_gpu(&w->ctl->checkin.value, 1) + 1 == w->dev->n_worker)
-        weft_st_release_sys(&resident->value,
-                            w->dev->n_worker); /* acquired by the host before the first step (engine.c) */
+    w->step.seq = weft_ld_relaxed_sys(&w->mailbox->completed[w->dev->device].value); /* not 0: they were parked */
+    if (weft_atom_add_acq_rel_gpu(&w->ctl->checkin.value, 1) + 1 != w->dev->n_worker) return;
+    weft_st_relaxed_gpu(&w->ctl->checkin.value, 0);          /* nobody else looks until the workers are started again */
+    weft_st_release_sys(&resident->value, w->dev->n_worker); /* acquired by the host before the first step (engine.c) */
 }
 
 /* Device 0's worker 0: copies the record of step `seq` to every device. */
@@ -80,9 +81,14 @@ int weft__step_open(weft__worker *w)
 {
     if (w->dev->max_steps && w->step.seq == w->dev->max_steps) return 1;
     w->deadline_ns = 0; /* waiting for work has none */
-    if (await_record(w) || w->step.flags & WEFT_STEP_STOP) return 1;
+    if (await_record(w)) return 1;
     start_clock(w);
     if (pass_gate(w)) return 1;
+    if (w->step.flags & WEFT_STEP_STOP) { /* a step without tasks, so that all counts can go on from there */
+        weft__queue_leave(w);
+        weft__step_close(w);
+        return 1;
+    }
     start_clock(w); /* waiting for others' last step doesn't count */
     w->q = &w->dev->queue[w->step.variant];
     weft__queue_open(w);

@@ -108,6 +108,8 @@ void weft__step_close(weft__worker *w);
 
 /* Before the first fetch of a step. */
 void weft__queue_open(weft__worker *w);
+/* Gives back the tickets of steps to come. All workers of the device are between steps: nobody takes one meanwhile. */
+void weft__queue_leave(weft__worker *w);
 /* 1: *task is the next one, of w->home and w->hq (push family: it is ready); 0: this worker has none left in this step; -1: leave. */
 int weft__fetch(weft__worker *w, uint32_t *task);
 /* Sends a task's signals; push family: pushes what became ready by them. */

@@ -71,8 +71,10 @@ WEFT_DEV void set_up(const cta &c, uint32_t worker)
         k->ticks0 = clock_ticks(), k->ns0 = clock_ns();
     }
     uint32_t before = weft_atom_add_acq_rel_sys(&smem()->ctl->checkin.value, 1);
-    if (before + 1 == c.dev->n_worker)
+    if (before + 1 == c.dev->n_worker) {
+        weft_st_relaxed_gpu(&smem()->ctl->checkin.value, 0); // nobody else looks until the kernel is launched again
         weft_st_release_sys(&mailbox(c)->resident[smem()->device].value, c.dev->n_worker);
+    }
 }
 
 __global__ void __launch_bounds__(CTA_THREADS, 1) weft_resident(const __grid_constant__ weft__launch launch)

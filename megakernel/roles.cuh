@@ -251,16 +251,26 @@ WEFT_DEV bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt *q)
     }
 }
 
+// A stop is a step without tasks, so that all counts can go on from there when the kernel is launched again. Tickets of
+// steps to come are given back: all workers of the device are between steps, and nobody takes one meanwhile.
+WEFT_DEV void fetch_stop(const cta &c, fetcher &f)
+{
+    uint32_t lane = threadIdx.x % 32;
+    if (lane < WEFT_MAX_VARIANTS && f.holds >> lane & 1)
+        weft_atom_add_relaxed_gpu(&((weft_line *)smem()->queue[lane].heads)[0].value, ~0u);
+    __syncwarp();
+    if (put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_FIRST | SLOT_LAST))
+        put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_EXIT);
+}
+
 WEFT_DEV void fetch_loop(const cta &c)
 {
     fetcher f;
+    f.step = weft_ld_relaxed_sys(&mailbox(c)->completed[smem()->device].value); // not 0: the kernel was parked
     for (;;) {
         if (!await_step(c, f)) return;
         const weft_step_head &step = smem()->step[f.step % STEPS];
-        if (step.flags & WEFT_STEP_STOP) {
-            put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_EXIT);
-            return;
-        }
+        if (step.flags & WEFT_STEP_STOP) return fetch_stop(c, f);
         const weft_queue_rt *q = &smem()->queue[step.variant];
         bool ok = smem()->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q)
                   : smem()->policy == WEFT_POLICY_FIFO ? fetch_fifo(c, f, q)

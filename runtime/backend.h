@@ -53,7 +53,8 @@ struct weft__backend {
     /* Writes the 128 bytes of weft_dev.maps for weights at `w` (ATOM, rows x cols). NULL: the kernel needs none. */
     int (*tensor_map)(weft__machine *m, uint64_t w, uint32_t rows, uint32_t cols, void *map);
 
-    /* Starts the resident workers of all devices; roots[d] is the address of device d's weft_dev. */
+    /* Starts the resident workers of all devices; roots[d] is the address of device d's weft_dev. Again after a join: with
+     * the same roots. Memory keeps what the workers left in it.                                                         */
     int (*launch)(weft__machine *m, const uint64_t *roots);
     /* Waits until all workers have left; WEFT_ETIME after timeout_ms. */
     int (*join)(weft__machine *m, uint32_t timeout_ms);

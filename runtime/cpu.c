@@ -206,7 +206,7 @@ static void *thread_main(void *arg)
 
 static int start_thread(machine *m, thread *t)
 {
-    t->scratch = aligned_alloc(ALIGN, WEFT_SCRATCH_BYTES);
+    if (!t->scratch) t->scratch = aligned_alloc(ALIGN, WEFT_SCRATCH_BYTES);
     if (!t->scratch) return weft__fail(WEFT_ENOMEM, "scratch of a worker");
     int error = pthread_create(&t->id, NULL, thread_main, t);
     if (error)
@@ -216,9 +216,9 @@ static int start_thread(machine *m, thread *t)
     return 0;
 }
 
-static int cpu_launch(weft__machine *base, const uint64_t *roots)
+static int make_threads(machine *m, const uint64_t *roots)
 {
-    machine *m = (machine *)base;
+    const weft__machine *base = &m->base;
     uint32_t cores = usable_cores(), n = 0;
     for (uint32_t d = 0; d < base->n_device; d++)
         m->n_thread += base->workers[d];
@@ -234,7 +234,15 @@ static int cpu_launch(weft__machine *base, const uint64_t *roots)
             t->busy_spins = m->n_thread < cores ? 2000 : m->n_thread == cores ? 100 : 4;
         }
     }
-    for (n = 0; n < m->n_thread; n++) {
+    return 0;
+}
+
+static int cpu_launch(weft__machine *base, const uint64_t *roots)
+{
+    machine *m = (machine *)base;
+    int made = m->threads ? 0 : make_threads(m, roots);
+    if (made) return made;
+    for (uint32_t n = 0; n < m->n_thread; n++) {
         int status = start_thread(m, &m->threads[n]);
         if (status) return status;
     }

@@ -38,6 +38,21 @@ struct machine : weft__machine {
     bool running;
 };
 
+// The calling thread's device is the caller's: whoever needs another one gives it back.
+struct device_scope {
+    int before = -1;
+    explicit device_scope(int ordinal)
+    {
+        if (cudaGetDevice(&before) != cudaSuccess) before = -1;
+        if (before != ordinal) cudaSetDevice(ordinal);
+    }
+    device_scope(const device_scope &) = delete;
+    ~device_scope()
+    {
+        if (before >= 0) cudaSetDevice(before);
+    }
+};
+
 machine *self(weft__machine *m) { return static_cast<machine *>(m); }
 
 int cuda_status(cudaError_t e, const char *what)
@@ -85,7 +100,7 @@ int add_gpu(machine *m, int ordinal, int slices)
     if (prop.major != 9)
         return weft__fail(WEFT_EMACHINE, "cuda:%d (%s) has compute capability %d.%d; the kernel is built for 9.0",
                           ordinal, prop.name, prop.major, prop.minor);
-    TRY(cudaSetDevice(ordinal));
+    device_scope here(ordinal);
     TRY(cudaFuncSetAttribute(weft__kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)weft__kernel_smem()));
     int per_sm = 0;
     TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, weft__kernel(), (int)weft__kernel_threads(),
@@ -125,7 +140,7 @@ int enable_peers(machine *m)
             int can = 0;
             TRY(cudaDeviceCanAccessPeer(&can, a.ordinal, b.ordinal));
             if (!can) return weft__fail(WEFT_EMACHINE, "cuda:%d has no peer access to cuda:%d", a.ordinal, b.ordinal);
-            TRY(cudaSetDevice(a.ordinal));
+            device_scope here(a.ordinal);
             cudaError_t e = cudaDeviceEnablePeerAccess(b.ordinal, 0);
             if (e == cudaErrorPeerAccessAlreadyEnabled)
                 cudaGetLastError();
@@ -140,7 +155,7 @@ void cuda_close(weft__machine *base)
     machine *m = self(base);
     if (!m) return;
     for (gpu &g : m->gpus) {
-        cudaSetDevice(g.ordinal);
+        device_scope here(g.ordinal);
         if (g.kernel) cudaStreamDestroy(g.kernel);
         if (g.copy) cudaStreamDestroy(g.copy);
     }
@@ -188,16 +203,11 @@ int cuda_open(const char *spec, weft__machine **out)
     return 0;
 }
 
-gpu &select(weft__machine *m, uint32_t device)
-{
-    gpu &g = self(m)->gpus[self(m)->gpu_of[device]];
-    cudaSetDevice(g.ordinal);
-    return g;
-}
+gpu &gpu_at(weft__machine *m, uint32_t device) { return self(m)->gpus[self(m)->gpu_of[device]]; }
 
 int cuda_alloc(weft__machine *m, uint32_t device, uint64_t bytes, uint64_t *addr)
 {
-    select(m, device);
+    device_scope here(gpu_at(m, device).ordinal);
     void *p;
     cudaError_t e = cudaMalloc(&p, bytes ? bytes : 1);
     if (e == cudaErrorMemoryAllocation) {
@@ -214,13 +224,13 @@ int cuda_alloc(weft__machine *m, uint32_t device, uint64_t bytes, uint64_t *addr
 
 void cuda_free(weft__machine *m, uint32_t device, uint64_t addr)
 {
-    select(m, device);
+    device_scope here(gpu_at(m, device).ordinal);
     cudaFree((void *)addr);
 }
 
 int cuda_alloc_shared(weft__machine *m, uint64_t bytes, void **host, uint64_t *addr)
 {
-    select(m, 0);
+    device_scope here(gpu_at(m, 0).ordinal);
     TRY(cudaHostAlloc(host, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
     memset(*host, 0, bytes);
     *addr = (uint64_t)*host; // unified addressing: the same on every device
@@ -229,13 +239,14 @@ int cuda_alloc_shared(weft__machine *m, uint64_t bytes, void **host, uint64_t *a
 
 void cuda_free_shared(weft__machine *m, void *host)
 {
-    select(m, 0);
+    device_scope here(gpu_at(m, 0).ordinal);
     cudaFreeHost(host);
 }
 
 int cuda_write(weft__machine *m, uint32_t device, uint64_t addr, const void *src, uint64_t bytes)
 {
-    gpu &g = select(m, device);
+    gpu &g = gpu_at(m, device);
+    device_scope here(g.ordinal);
     TRY(cudaMemcpyAsync((void *)addr, src, bytes, cudaMemcpyHostToDevice, g.copy));
     TRY(cudaStreamSynchronize(g.copy));
     return 0;
@@ -243,7 +254,8 @@ int cuda_write(weft__machine *m, uint32_t device, uint64_t addr, const void *src
 
 int cuda_read(weft__machine *m, uint32_t device, void *dst, uint64_t addr, uint64_t bytes)
 {
-    gpu &g = select(m, device);
+    gpu &g = gpu_at(m, device);
+    device_scope here(g.ordinal);
     TRY(cudaMemcpyAsync(dst, (const void *)addr, bytes, cudaMemcpyDeviceToHost, g.copy));
     TRY(cudaStreamSynchronize(g.copy));
     return 0;
@@ -251,7 +263,8 @@ int cuda_read(weft__machine *m, uint32_t device, void *dst, uint64_t addr, uint6
 
 int cuda_fill(weft__machine *m, uint32_t device, uint64_t addr, uint8_t byte, uint64_t bytes)
 {
-    gpu &g = select(m, device);
+    gpu &g = gpu_at(m, device);
+    device_scope here(g.ordinal);
     if (!self(m)->running) {
         TRY(cudaMemsetAsync((void *)addr, byte, bytes, g.copy));
         TRY(cudaStreamSynchronize(g.copy));
@@ -272,7 +285,8 @@ int cuda_fill_seeded(weft__machine *m, uint32_t device, uint64_t addr, uint32_t 
     if (dtype != WEFT_BF16)
         return weft__fail(WEFT_EUNSUPPORTED, "%s: seeded weights of type %u; the CUDA kernel takes bf16",
                           m->names[device], dtype);
-    gpu &g = select(m, device);
+    gpu &g = gpu_at(m, device);
+    device_scope here(g.ordinal);
     weft__kernel_fill_seeded((void *)addr, rows, cols, seed, scale, g.copy);
     TRY(cudaGetLastError());
     TRY(cudaStreamSynchronize(g.copy));
@@ -317,7 +331,7 @@ int cuda_check(const weft__image *img, uint32_t policy)
 // W in atoms is a tensor of [n/16][k/64][16][64] elements; a box of it is 256 rows by 64 columns. Rows past the end read as 0.
 int cuda_tensor_map(weft__machine *m, uint64_t w, uint32_t rows, uint32_t cols, void *map)
 {
-    select(m, 0);
+    device_scope here(gpu_at(m, 0).ordinal);
     void *entry = nullptr;
     cudaDriverEntryPointQueryResult found;
     TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found));
@@ -340,7 +354,7 @@ int cuda_launch(weft__machine *base, const uint64_t *roots)
     machine *m = self(base);
     uint32_t d = 0;
     for (gpu &g : m->gpus) {
-        TRY(cudaSetDevice(g.ordinal));
+        device_scope here(g.ordinal);
         for (uint32_t i = 0; i < g.launch.n_device; i++)
             g.launch.root[i] = roots[d++];
         void *args[] = {&g.launch};
@@ -357,7 +371,8 @@ int cuda_join(weft__machine *base, uint32_t timeout_ms)
     timespec now, until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += timeout_ms / 1000, until.tv_nsec += timeout_ms % 1000 * 1000000L;
-    for (gpu &g : m->gpus)
+    for (gpu &g : m->gpus) {
+        device_scope here(g.ordinal);
         for (;;) {
             cudaError_t e = cudaStreamQuery(g.kernel);
             if (e == cudaSuccess) break;
@@ -368,6 +383,7 @@ int cuda_join(weft__machine *base, uint32_t timeout_ms)
             timespec nap = {0, 50000};
             nanosleep(&nap, nullptr);
         }
+    }
     m->running = false;
     return 0;
 }

@@ -76,7 +76,7 @@ static int check_stop(weft_engine *e)
 /* ---------------------------------------------------------------------------------------------------------- completion */
 
 /* Steps complete in order on each device; the least advanced device counts. */
-static void look_for_completions(weft_engine *e)
+void weft__steps_look(weft_engine *e)
 {
     uint32_t least = e->submitted;
     for (uint32_t d = 0; d < e->m->n_device; d++) {
@@ -85,7 +85,7 @@ static void look_for_completions(weft_engine *e)
     }
     if (least == e->completed) return;
     e->completed = least;
-    e->completed_ns = weft__now_ns();
+    e->active_ns = e->completed_ns = weft__now_ns();
 }
 
 /* The oldest step in flight has had its time, and then some: its workers would have reported a wait. */
@@ -104,10 +104,10 @@ static void check_deadline(weft_engine *e)
 int weft__steps_refresh(weft_engine *e)
 {
     if (e->stopped) return stopped(e);
-    look_for_completions(e);
+    weft__steps_look(e);
     check_deadline(e);
     int status = check_stop(e);
-    if (status) look_for_completions(e); /* what was done before the stop stays done */
+    if (status) weft__steps_look(e); /* what was done before the stop stays done */
     return status;
 }
 
@@ -156,14 +156,14 @@ static void post(weft_engine *e, const weft_step_head *head, const void *payload
 int weft__post_stop(weft_engine *e)
 {
     if (e->config.oneshot && e->submitted == e->config.oneshot) return 0; /* they leave by themselves */
-    look_for_completions(e);
+    weft__steps_look(e);
     if (e->submitted - e->completed >= WEFT_STEP_RING) return WEFT_EBUSY;
     weft_step_head head = {.seq = e->submitted + 1, .flags = WEFT_STEP_STOP};
     post(e, &head, NULL);
     return 0;
 }
 
-int weft_step_submit(weft_engine *e, const weft_step *step, uint32_t *seq)
+static int submit(weft_engine *e, const weft_step *step, uint32_t *seq)
 {
     weft_step s = WEFT_STEP_INIT;
     int status = check_step(e, step);
@@ -176,7 +176,8 @@ int weft_step_submit(weft_engine *e, const weft_step *step, uint32_t *seq)
         return weft__fail(WEFT_EUSAGE, "all %u steps of a oneshot engine were submitted", e->config.oneshot);
     if (e->submitted - e->completed >= WEFT_STEP_RING)
         return weft__fail(WEFT_EBUSY, "%u steps are in flight", WEFT_STEP_RING);
-    status = remember_variant(e, e->submitted + 1, s.variant);
+    status = weft__bring_back(e);
+    if (!status) status = remember_variant(e, e->submitted + 1, s.variant);
     if (status) return status;
     weft_step_head head = {
         .seq = e->submitted + 1,
@@ -187,21 +188,38 @@ int weft_step_submit(weft_engine *e, const weft_step *step, uint32_t *seq)
         .deadline_us = s.deadline_us ? s.deadline_us : e->config.deadline_us,
     };
     post(e, &head, s.payload);
+    e->active_ns = weft__now_ns();
     if (seq) *seq = head.seq;
     if (e->config.oneshot && e->submitted == e->config.oneshot) return weft__engine_launch(e);
     return 0;
+}
+
+int weft_step_submit(weft_engine *e, const weft_step *step, uint32_t *seq)
+{
+    weft__lock(e);
+    int status = submit(e, step, seq);
+    weft__unlock(e);
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------------------------------------- wait */
 
 static int is_done(const weft_engine *e, uint32_t seq) { return (int32_t)(e->completed - seq) >= 0; }
 
-int weft_step_poll(weft_engine *e, uint32_t seq, int *done)
+static int poll(weft_engine *e, uint32_t seq, int *done)
 {
     if ((int32_t)(seq - e->submitted) > 0) return weft__fail(WEFT_EUSAGE, "step %u was not submitted", seq);
     int status = is_done(e, seq) ? 0 : weft__steps_refresh(e);
     *done = is_done(e, seq);
     return *done ? 0 : status;
+}
+
+int weft_step_poll(weft_engine *e, uint32_t seq, int *done)
+{
+    weft__lock(e);
+    int status = poll(e, seq, done);
+    weft__unlock(e);
+    return status;
 }
 
 int weft_step_wait(weft_engine *e, uint32_t seq)

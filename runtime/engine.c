@@ -258,6 +258,7 @@ static int create(weft_engine *e, const void *image, size_t bytes, const weft_en
     if (!status) status = weft__upload(e, e->config.weights);
     if (!status) find_rows(e);
     if (!status && e->config.oneshot == 0) status = weft__engine_launch(e);
+    if (!status) status = weft__watch_start(e);
     e->config.devices = e->config.queue = NULL; /* the caller's; not needed any more */
     e->config.weights = NULL;
     return status;
@@ -267,7 +268,12 @@ int weft_engine_create(const void *image, size_t bytes, const weft_engine_config
 {
     weft_engine *e = calloc(1, sizeof *e);
     if (!e) return weft__fail(WEFT_ENOMEM, "engine");
-    int status = create(e, image, bytes, config);
+    int status = weft__parking_init(e);
+    if (status) {
+        free(e);
+        return status;
+    }
+    status = create(e, image, bytes, config);
     if (status) {
         e->stopped = 1; /* nobody waits for steps: destroy asks the workers to leave at once */
         weft_engine_destroy(e);
@@ -302,12 +308,15 @@ static void free_host_side(weft_engine *e)
     free(e->variant_of_step);
     free(e->report_text);
     weft__queue_close(&e->queue);
+    pthread_cond_destroy(&e->wake);
+    pthread_mutex_destroy(&e->lock);
     free(e);
 }
 
 void weft_engine_destroy(weft_engine *e)
 {
     if (!e) return;
+    weft__watch_end(e);
     if (e->launched && dismiss_workers(e)) return; /* they may still touch all of it */
     for (uint32_t i = 0; i < e->n_alloc; i++)
         e->b->free(e->m, e->allocs[i].device, e->allocs[i].addr);
@@ -333,6 +342,10 @@ int weft_engine_get_info(const weft_engine *e, weft_engine_info *info)
                           .plan_hash = e->img.header->hash,
                           .driver = e->m->driver,
                           .queue = e->queue.text};
+    weft__lock(e);
+    i.resident = (uint32_t)e->launched;
+    i.parks = e->parks;
+    weft__unlock(e);
     for (uint32_t d = 0; d < e->img.n_device; d++) {
         const weft_image_queue *q = weft__image_queue_of(&e->img, 0, d);
         i.n_worker += e->m->workers[d];

@@ -1,5 +1,5 @@
 /* engine_internal.h: what the engine's files share: engine.c (life), upload.c (device memory), tensors.c, doorbell.c (doorbell
- * and watchdog), trace.c. Nothing in them asks what kind of device it has: that is behind backend.h.                    */
+ * and watchdog), park.c, trace.c. Nothing in them asks what kind of device it has: that is behind backend.h.                    */
 #ifndef WEFT_RUNTIME_ENGINE_INTERNAL_H
 #define WEFT_RUNTIME_ENGINE_INTERNAL_H
 
@@ -9,6 +9,8 @@
 #include "backend.h"
 #include "queue_spec.h"
 #include "weft.h"
+
+#include <pthread.h>
 
 typedef struct weft__alloc { /* device memory to be freed */
     uint32_t device;
@@ -43,7 +45,7 @@ struct weft_engine {
     weft_mailbox *mailbox;
     uint64_t mailbox_addr;
 
-    int launched;
+    int launched;                  /* workers are there, or on their way; not while the engine is parked */
     uint32_t submitted, completed; /* steps; seq of the last one */
     uint64_t completed_ns;         /* when the host saw it */
     uint32_t uses[WEFT_MAX_VARIANTS];
@@ -57,6 +59,14 @@ struct weft_engine {
     weft_report report;
     uint32_t report_variant, report_uses;
     char *report_text;
+
+    /* park.c: what follows, and all of the steps above, under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* of the watcher */
+    pthread_t watcher;
+    int watching, quit;
+    uint32_t parks;     /* so far */
+    uint64_t active_ns; /* last time that a step was submitted or seen to be done, or workers started */
 };
 
 /* engine.c */
@@ -71,6 +81,18 @@ int weft__upload(weft_engine *e, const weft_weight_source *source);
 /* doorbell.c */
 int weft__post_stop(weft_engine *e);     /* the record that tells the workers to leave; WEFT_EBUSY: no room yet */
 int weft__steps_refresh(weft_engine *e); /* looks for completed steps, aborts and overdue steps; 0 or WEFT_EABORT */
+void weft__steps_look(weft_engine *e);   /* for completed steps only */
+
+/* park.c */
+int weft__parking_init(weft_engine *e); /* first of all */
+int weft__watch_start(weft_engine *e);  /* once the workers are there */
+void weft__watch_end(weft_engine *e);   /* before anything of the engine goes */
+void weft__lock(const weft_engine *e);
+void weft__unlock(const weft_engine *e);
+int weft__bring_back(weft_engine *e); /* starts the workers of a parked engine; lock held */
+
+/* trace.c */
+int weft__trace_settle(weft_engine *e); /* the workers have left: their clocks may be others when they come back */
 
 /* report.c */
 void weft__make_report(weft_engine *e); /* e->report is set: makes the text */

@@ -138,7 +138,7 @@ void weft__make_report(weft_engine *e)
     e->report_text = t.s;
 }
 
-int weft_engine_report(weft_engine *e, weft_stop_report *report)
+static int report_of(weft_engine *e, weft_stop_report *report)
 {
     int status = weft__check_size(report, report->size, report->size, "weft_stop_report");
     if (!status && !e->stopped) weft__steps_refresh(e);
@@ -162,4 +162,12 @@ int weft_engine_report(weft_engine *e, weft_stop_report *report)
     };
     memcpy(report, &out, report->size < sizeof out ? report->size : sizeof out);
     return 0;
+}
+
+int weft_engine_report(weft_engine *e, weft_stop_report *report)
+{
+    weft__lock(e);
+    int status = report_of(e, report);
+    weft__unlock(e);
+    return status;
 }

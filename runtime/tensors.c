@@ -171,7 +171,7 @@ static int poison_one(weft_engine *e, const weft_tensor *t, uint8_t byte)
     return status;
 }
 
-int weft_engine_poison(weft_engine *e, uint8_t byte)
+static int poison(weft_engine *e, uint8_t byte)
 {
     if (weft__steps_in_flight(e)) {
         int status = weft__steps_refresh(e);
@@ -185,4 +185,12 @@ int weft_engine_poison(weft_engine *e, uint8_t byte)
         if (status) return status;
     }
     return 0;
+}
+
+int weft_engine_poison(weft_engine *e, uint8_t byte)
+{
+    weft__lock(e);
+    int status = poison(e, byte);
+    weft__unlock(e);
+    return status;
 }

@@ -14,6 +14,11 @@ typedef struct clock_map { /* ticks of a worker to ns */
     uint64_t ticks0;
 } clock_map;
 
+static uint64_t records_at(const weft_engine *e, uint32_t d, uint32_t w)
+{
+    return e->mem[d].trace + (uint64_t)w * e->config.trace_records * sizeof(weft_trace_record);
+}
+
 static int read_clock(weft_engine *e, uint32_t d, uint32_t w, clock_map *map)
 {
     *map = (clock_map){e->m->tick_ns, 0, 0};
@@ -32,6 +37,47 @@ static uint64_t to_ns(const clock_map *m, uint64_t ticks)
     return (uint64_t)(m->ns0 + (double)(int64_t)(ticks - m->ticks0) * m->ns_per_tick);
 }
 
+static void settle(weft_trace_record *r, const clock_map *m)
+{
+    if (r->settled) return;
+    r->t_pop = to_ns(m, r->t_pop);
+    r->t_ready = to_ns(m, r->t_ready);
+    r->t_start = to_ns(m, r->t_start);
+    r->t_end = to_ns(m, r->t_end);
+    r->t_signal = to_ns(m, r->t_signal);
+    r->settled = 1;
+}
+
+/* The records of one worker, up to `cap` of them, with times in ns; *n: how many it has. */
+static int read_records(weft_engine *e, uint32_t d, uint32_t w, weft_trace_record *out, uint64_t cap, uint32_t *n)
+{
+    clock_map map;
+    int status = e->b->read(e->m, d, n, e->mem[d].trace_n + w * sizeof(weft_line), sizeof *n);
+    if (!status) status = read_clock(e, d, w, &map);
+    if (status) return status;
+    if (*n > e->config.trace_records) *n = e->config.trace_records;
+    uint64_t take = *n < cap ? *n : cap;
+    if (take) status = e->b->read(e->m, d, out, records_at(e, d, w), take * sizeof *out);
+    for (uint64_t i = 0; i < take && !status; i++)
+        settle(&out[i], &map);
+    return status;
+}
+
+int weft__trace_settle(weft_engine *e)
+{
+    if (e->m->tick_ns > 0 || e->config.trace_records == 0) return 0;
+    weft_trace_record *r = malloc(e->config.trace_records * sizeof *r);
+    int status = r ? 0 : weft__fail(WEFT_ENOMEM, "trace of %u records", e->config.trace_records);
+    for (uint32_t d = 0; d < e->m->n_device; d++)
+        for (uint32_t w = 0; w < e->m->workers[d] && !status; w++) {
+            uint32_t n;
+            status = read_records(e, d, w, r, e->config.trace_records, &n);
+            if (!status && n) status = e->b->write(e->m, d, records_at(e, d, w), r, n * sizeof *r);
+        }
+    free(r);
+    return status;
+}
+
 static const weft_task *task_of(const weft_engine *e, uint32_t step, uint32_t device, uint32_t task,
                                 const weft_image_queue **q)
 {
@@ -46,8 +92,7 @@ static const char *op_name(const weft_engine *e, uint32_t device, const weft_tas
     return weft__image_string(&e->img, weft__image_op(&e->img, device, t)->name);
 }
 
-static weft_event make_event(const weft_engine *e, const weft_trace_record *r, uint32_t d, uint32_t w,
-                             const clock_map *map)
+static weft_event make_event(const weft_engine *e, const weft_trace_record *r, uint32_t d, uint32_t w)
 {
     const weft_image_queue *q;
     const uint32_t home = r->stolen_from < e->img.n_device ? r->stolen_from : d;
@@ -59,11 +104,11 @@ static weft_event make_event(const weft_engine *e, const weft_trace_record *r, u
         .task = r->task,
         .kind = r->kind < WEFT_KIND_COUNT ? weft__kinds[r->kind].name : "",
         .op = op_name(e, home, t),
-        .pop_ns = to_ns(map, r->t_pop),
-        .ready_ns = to_ns(map, r->t_ready),
-        .start_ns = to_ns(map, r->t_start),
-        .end_ns = to_ns(map, r->t_end),
-        .signal_ns = to_ns(map, r->t_signal),
+        .pop_ns = r->t_pop,
+        .ready_ns = r->t_ready,
+        .start_ns = r->t_start,
+        .end_ns = r->t_end,
+        .signal_ns = r->t_signal,
         .counter = WEFT_NONE,
         .home = home,
     };
@@ -74,19 +119,14 @@ static weft_event make_event(const weft_engine *e, const weft_trace_record *r, u
 /* Events of one worker; *n grows past cap without writing. */
 static int read_worker(weft_engine *e, uint32_t d, uint32_t w, weft_event *out, size_t cap, size_t *n)
 {
-    uint32_t count;
-    clock_map map;
-    int status = e->b->read(e->m, d, &count, e->mem[d].trace_n + w * sizeof(weft_line), sizeof count);
-    if (!status) status = read_clock(e, d, w, &map);
-    if (status) return status;
-    if (count > e->config.trace_records) count = e->config.trace_records;
-    size_t wanted = *n >= cap ? 0 : cap - *n < count ? cap - *n : count;
-    weft_trace_record *records = malloc((wanted ? wanted : 1) * sizeof *records);
-    if (!records) return weft__fail(WEFT_ENOMEM, "trace of %u records", count);
-    uint64_t at = e->mem[d].trace + (uint64_t)w * e->config.trace_records * sizeof *records;
-    if (wanted) status = e->b->read(e->m, d, records, at, wanted * sizeof *records);
-    for (size_t i = 0; i < wanted && !status; i++)
-        out[*n + i] = make_event(e, &records[i], d, w, &map);
+    uint32_t count = 0;
+    size_t room = *n >= cap ? 0 : cap - *n;
+    if (room > e->config.trace_records) room = e->config.trace_records;
+    weft_trace_record *records = malloc((room ? room : 1) * sizeof *records);
+    if (!records) return weft__fail(WEFT_ENOMEM, "trace of %zu records", room);
+    int status = read_records(e, d, w, records, room, &count);
+    for (size_t i = 0; i < room && i < count && !status; i++)
+        out[*n + i] = make_event(e, &records[i], d, w);
     free(records);
     *n += count;
     return status;
@@ -106,7 +146,7 @@ static void start_at_zero(weft_event *v, size_t n)
     }
 }
 
-int weft_trace_read(weft_engine *e, weft_event *out, size_t cap, size_t *n)
+static int read_events(weft_engine *e, weft_event *out, size_t cap, size_t *n)
 {
     if (!e->stopped && weft__steps_in_flight(e)) weft__steps_refresh(e);
     if (!e->stopped && weft__steps_in_flight(e)) return weft__fail(WEFT_EBUSY, "trace: a step is in flight");
@@ -120,6 +160,14 @@ int weft_trace_read(weft_engine *e, weft_event *out, size_t cap, size_t *n)
     start_at_zero(out, total < cap ? total : cap);
     *n = total;
     return 0;
+}
+
+int weft_trace_read(weft_engine *e, weft_event *out, size_t cap, size_t *n)
+{
+    weft__lock(e);
+    int status = read_events(e, out, cap, n);
+    weft__unlock(e);
+    return status;
 }
 
 /* All events, in memory of their own. */

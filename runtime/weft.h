@@ -20,7 +20,8 @@
  * Ownership  What you pass in stays yours, and may be freed when the call returns, unless said otherwise. Handles come from a
  *            create call and go to the destroy call of the same name; destroy(NULL) is legal.
  * Threading  Different engines may be used from different threads at once. Calls on one engine must not overlap, except
- *            weft_engine_stop, which may be called from any thread at any time between create and destroy.
+ *            weft_engine_stop, _park and _resume, which may be called from any thread at any time between create and
+ *            destroy. An engine that parks itself when idle has a thread of its own for that; it blocks all signals.
  * Units      Times are in the unit that the name ends in (us, ns); sizes in bytes unless the name says otherwise.
  * Structs    A struct that you fill starts with its size and has an initializer; new fields are added at its end, and an
  *            engine that is older than a field which is not zero refuses it.                                            */
@@ -112,10 +113,11 @@ typedef struct weft_engine_config {
     uint32_t oneshot;       /* 1..16: workers start when so many steps are submitted, run them and leave. 0: resident */
     uint32_t unchecked;     /* tests only: load without the validator, whatever policies the image claims */
     const weft_weight_source *weights; /* NULL: the image may hold seeded weights only */
+    uint32_t idle_ms; /* park after so long without a step in flight (seen within twice that time); 0: never */
 } weft_engine_config;
 #define WEFT_ENGINE_CONFIG_INIT                                                                                        \
     {                                                                                                                  \
-        sizeof(weft_engine_config), NULL, "static", 0, 0, 0, 0, 0, 0, NULL                                             \
+        sizeof(weft_engine_config), NULL, "static", 0, 0, 0, 0, 0, 0, NULL, 1000                                       \
     }
 
 /* Checks the image, validates it, opens the devices, uploads everything and starts the workers; returns when all have
@@ -142,11 +144,43 @@ typedef struct weft_engine_info {
     uint64_t weight_bytes, work_bytes; /* all devices */
     const char *driver;                /* "" where there is none; lives as long as the engine */
     const char *queue;                 /* with all its parameters; the same */
+    uint32_t resident;                 /* 1: the workers are there; 0: parked, or a oneshot that has not begun */
+    uint32_t parks;                    /* how often the engine was parked, by call or by itself */
 } weft_engine_info;
 WEFT_API int weft_engine_get_info(const weft_engine *e, weft_engine_info *info);
 
 /* Device d as the engine uses it. WEFT_EUSAGE if there is none. */
 WEFT_API int weft_engine_device(const weft_engine *e, uint32_t d, weft_device_info *info);
+
+/* ------------------------------------------------------------------------------------ living in someone's process */
+
+/* Resident workers hold what they run on: the cores of an emulated device, every SM of a GPU (of a sliced GPU: the SMs of the
+ * slices) with all its shared memory. While they are there, on a GPU of the engine:
+ *
+ *   safe       copies between host and device (cudaMemcpyAsync on a stream of one's own); streams and events: made, recorded,
+ *              queried, and waited for if all that stands before them is safe; cudaGetDevice, cudaSetDevice,
+ *              cudaMemGetInfo, cudaPointerGetAttributes and other questions
+ *   waits      every kernel, and so memsets, copies within the device, libraries such as cuBLAS: what was launched stays queued
+ *              until the workers leave, then runs. Calls that wait for the whole device: cudaDeviceSynchronize, cudaFree,
+ *              cudaFreeHost; CUDA allows it of cudaMalloc, cudaHostAlloc, cudaStreamDestroy, of the first launch of a
+ *              kernel (lazy loading) and so of making a library's handle, too
+ *   deadlocks  to wait for such work while the workers can't leave: with idle_ms = 0 and no call to weft_engine_park. With
+ *              idle_ms it ends once the steps in flight are done and that time has passed
+ *   never      cudaDeviceReset on a GPU of an engine; fork() and then CUDA in the child
+ *
+ * Other GPUs of the process are not concerned. Calls leave the calling thread's current device as they find it.
+ * So a process that has work of its own for the GPU parks the engine before that work, or lets idle_ms do it. Weights, work
+ * memory, KV caches, counters and step numbers stay on the devices; a step after a park computes the same bits.      */
+
+/* Waits for the steps in flight, as weft_step_wait does, then lets the workers leave and waits for that. 0 also if they had
+ * left. A step without a deadline that hangs is waited for (weft_engine_stop ends it); so is a thread that keeps submitting.
+ * WEFT_EABORT: the engine has stopped; WEFT_EUSAGE: a oneshot engine; WEFT_ETIME: they did not leave within 10 s, and the
+ * engine is stopped.                                                                                                   */
+WEFT_API int weft_engine_park(weft_engine *e);
+
+/* Starts the workers again and waits until all have checked in; 0 also if they are there. weft_step_submit does it by itself.
+ * WEFT_EMACHINE: not all became resident within 10 s (another kernel holds the GPU); the engine is then stopped.       */
+WEFT_API int weft_engine_resume(weft_engine *e);
 
 /* --------------------------------------------------------------------------------------------------------- tensors */
 
@@ -195,7 +229,8 @@ typedef struct weft_step {
         sizeof(weft_step), 0, 0, 0, 0, NULL                                                                            \
     }
 
-/* Rings the doorbell and returns. Steps run in the order of submission; *seq (may be NULL) names this one in poll and wait.
+/* Rings the doorbell and returns. Steps run in the order of submission; *seq (may be NULL) names this one in poll and wait;
+ * numbers grow, but leave out one at each park. The workers of a parked engine are started first (weft_engine_resume).
  * WEFT_EBUSY: 16 are in flight; poll or wait first. WEFT_EABORT: the engine has stopped.                                 */
 WEFT_API int weft_step_submit(weft_engine *e, const weft_step *step, uint32_t *seq);
 

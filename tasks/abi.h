@@ -376,7 +376,7 @@ typedef struct weft_trace_record {
     uint8_t kind, attempts;
     uint16_t stolen_from;                              /* device, or 0xffff */
     uint64_t t_pop, t_ready, t_start, t_end, t_signal; /* ticks */
-    uint64_t pad;
+    uint64_t settled; /* 0; 1: the host has turned the times into ns (the workers that wrote them have left) */
 } weft_trace_record;
 WEFT_STATIC_ASSERT(sizeof(weft_trace_record) == 64, "four 16-byte stores");
 
