@@ -12,7 +12,7 @@ static const struct {
 } benches[] = {
     {"plan", weft__cli_bench_plan, "time and memory of planning, 10^4 to 10^6 tasks"},
     {"gemm", weft__cli_bench_gemm, "a chain of GEMMs at M = 1 against a plain sum over as many bytes"},
-    {"queue", weft__cli_bench_queue, "what a task costs beyond its work, under each queue policy"},
+    {"queue", weft__cli_bench_queue, "queue policies compared on graphs of tasks: makespan, dispatch, waits, steals"},
 };
 static const int n_benches = sizeof benches / sizeof benches[0];
 

@@ -1,141 +1,168 @@
-/* cli_bench_queue.c: `weft bench queue`: what a task costs beyond its work, under each queue policy.
- *
- * The graph is layers of empty tasks, each layer waiting for all of the one before it through one counter: fetch, wait,
- * signal and nothing else. The policies take turns in random order.                                                     */
+/* cli_bench_queue.c: `weft bench queue`: queue policies compared on graphs of tasks of one's choice. Enters: options. Leaves: a
+ * table, or a line a policy. Lists of devices (;), graphs and distributions (,) are run one after another.              */
 #include "../host/error.h"
-#include "../megakernel/clock.h"
+#include "cli.h"
+#include "cli_bench_queue.h"
 #include "cli_case.h"
+#include "queue_spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    N_POLICIES = WEFT_POLICY_COUNT
+    MOST_LIST = 16
 };
-static const char *const policies[N_POLICIES] = {"static", "fifo", "push", "steal", "priority"};
 
-typedef struct queue_bench {
-    const char *devices;
-    uint32_t layers, tiles, steps, rounds;
-    bool json;
-    void *image;
-    uint64_t bytes;
-    uint32_t tasks, workers;
-    double *us[N_POLICIES];
-    uint64_t n[N_POLICIES];
-} queue_bench;
+static const char about[] =
+    "Compares queue policies on a graph of tasks: makespan over its lower bound, dispatch, waits, steals.\n"
+    "Policies take turns in random order; each is compared with the first one, round by round.\n"
+    "graphs: layers (each of --depth levels waits for all of the one before), wide (a source, --width x --depth "
+    "nodes,\n"
+    "a sink), deep (--width chains of --depth nodes), fan-in and fan-out (--depth trees of --width leaves, --degree a\n"
+    "node), stencil and random (--depth levels; a node waits for the --degree nearest, or for drawn ones, of the "
+    "level\n"
+    "before). A queue is static, fifo, push[:capacity=N], steal[:victim=ring|random|near,amount=1|half,end=fifo|lifo,\n"
+    "backoff=NS,capacity=N], priority[:buckets=N,capacity=N] or a module with its own policy: "
+    "./POLICY.so[:NAME=N,..].\n"
+    "example: weft bench queue --graph random,stencil --dist lognormal --devices cpu:2x1 --queue "
+    "push,steal:amount=half";
 
-static int make_plan(queue_bench *b)
+static int split_list(const char *option, char *list, char mark, const char **out, uint32_t *n)
 {
-    weft_device_info devices[WEFT_MAX_DEVICES];
-    weft__graph *g;
-    weft__plan_options opt = weft__plan_defaults();
-    int status = weft_devices(b->devices, devices, WEFT_MAX_DEVICES, &opt.n_device);
-    if (!status && opt.n_device > WEFT_MAX_DEVICES)
-        status = weft__fail(WEFT_EUSAGE, "over %u devices", WEFT_MAX_DEVICES);
-    if (status || (status = weft__graph_new(&g))) return status;
-    for (uint32_t d = 0; d < opt.n_device; d++)
-        opt.workers[d] = devices[d].workers;
-    for (uint32_t layer = 0; layer < b->layers && !status; layer++) {
-        uint32_t before = layer - 1;
-        status = weft__graph_nop(g, layer % opt.n_device, b->tiles, 0, &before, layer ? 1 : 0, 0, NULL);
+    for (char *at = list, *next; at; at = next) {
+        if (*n == MOST_LIST) return weft__fail(WEFT_EUSAGE, "%s: more than %d", option, MOST_LIST);
+        next = strchr(at, mark);
+        if (next) *next++ = 0;
+        out[(*n)++] = at;
     }
-    if (!status) status = weft__plan(g, &opt, &b->image, &b->bytes, NULL);
-    weft__graph_free(g);
+    return 0;
+}
+
+typedef struct lists { /* cut in place */
+    char *texts[4];
+    const char *devices[MOST_LIST], *graphs[MOST_LIST], *dists[MOST_LIST], *queues[WEFT__QUEUE_SIDES];
+    uint32_t n_device, n_graph, n_dist, n_queue;
+} lists;
+
+static int read_lists(const weft__queue_case *c, const char *queues, lists *l)
+{
+    const char *const from[4] = {c->devices, c->graph, c->dist, queues};
+    for (int i = 0; i < 4; i++)
+        if (!(l->texts[i] = strdup(from[i]))) return weft__fail(WEFT_ENOMEM, "lists");
+    int status = split_list("--devices", l->texts[0], ';', l->devices, &l->n_device);
+    if (!status) status = split_list("--graph", l->texts[1], ',', l->graphs, &l->n_graph);
+    if (!status) status = split_list("--dist", l->texts[2], ',', l->dists, &l->n_dist);
+    if (!status) status = weft__queue_split(l->texts[3], l->queues, WEFT__QUEUE_SIDES, &l->n_queue);
+    for (uint32_t i = 0; i < l->n_queue && !status; i++) {
+        weft__queue_spec q;
+        status = weft__queue_parse(l->queues[i], &q);
+        weft__queue_close(&q);
+    }
     return status;
 }
 
-static int time_policy(queue_bench *b, uint32_t policy)
+static int run_all(const lists *l, weft__qbench *b, int format)
 {
-    weft_engine *e = NULL;
-    weft_engine_config config = WEFT_ENGINE_CONFIG_INIT;
-    weft_engine_info info = {.size = sizeof info};
-    weft_step step = WEFT_STEP_INIT;
-    config.devices = b->devices;
-    config.queue = policies[policy];
-    config.deadline_us = 10000000;
-    int status = weft_engine_create(b->image, b->bytes, &config, &e);
-    if (!status) status = weft_engine_get_info(e, &info);
-    b->tasks = info.tasks;
-    b->workers = info.n_worker;
-    for (uint32_t i = 0; i < b->steps + b->steps / 10 && !status; i++) {
-        uint32_t seq;
-        uint64_t start = weft__now_ns();
-        status = weft_step_submit(e, &step, &seq);
-        if (!status) status = weft_step_wait(e, seq);
-        if (i >= b->steps / 10) b->us[policy][b->n[policy]++] = (double)(weft__now_ns() - start) * 1e-3;
+    int status = 0;
+    bool first = true;
+    for (uint32_t i = 0; i < l->n_device * l->n_graph * l->n_dist && !status; i++) {
+        char text[256];
+        b->c.devices = l->devices[i / (l->n_graph * l->n_dist)];
+        b->c.graph = l->graphs[i / l->n_dist % l->n_graph];
+        b->c.dist = l->dists[i % l->n_dist];
+        snprintf(text, sizeof text, "%s, %s on %s", b->c.graph, b->c.dist, b->c.devices);
+        b->n_side = l->n_queue;
+        for (uint32_t k = 0; k < l->n_queue; k++)
+            b->side[k].queue = l->queues[k];
+        weft__progress(text);
+        status = weft__qbench_run(b);
+        weft__progress(NULL);
+        if (!status) status = weft__qbench_print(b, format, first);
+        weft__qbench_free(b);
+        first = false;
     }
-    weft_engine_destroy(e);
     return status;
 }
 
-static int print_policy(const queue_bench *b, uint32_t policy)
-{
-    weft__stats s;
-    int status = weft__stats_of(b->us[policy], b->n[policy], &s);
-    if (status) return status;
-    double ns = s.p50 * 1e3 / b->tasks, low = s.low * 1e3 / b->tasks, high = s.high * 1e3 / b->tasks;
-    if (!b->json) {
-        printf("%-9s  %12.1f  %9.1f  (%.1f to %.1f)\n", policies[policy], s.p50, ns, low, high);
-        return 0;
-    }
-    json_t *r = weft__result_new("bench queue");
-    json_object_set_new(r, "queue", json_string(policies[policy]));
-    json_object_set_new(r, "devices", json_string(b->devices));
-    json_object_set_new(r, "workers", json_integer(b->workers));
-    json_object_set_new(r, "tasks", json_integer(b->tasks));
-    json_object_set_new(r, "steps", json_integer((json_int_t)s.n));
-    json_object_set_new(r, "median_us", json_real(s.p50));
-    json_object_set_new(r, "ns_per_task", json_real(ns));
-    json_object_set_new(r, "ns_per_task_low", json_real(low));
-    json_object_set_new(r, "ns_per_task_high", json_real(high));
-    return weft__result_print(r);
-}
-
-static int run_rounds(queue_bench *b)
-{
-    int status = make_plan(b);
-    uint32_t turn[N_POLICIES] = {0, 1, 2, 3, 4};
-    srand48((long)weft__now_ns());
-    for (uint32_t r = 0; r < b->rounds && !status; r++)
-        for (uint32_t i = 0; i < N_POLICIES && !status; i++) {
-            uint32_t j = i + (uint32_t)lrand48() % (N_POLICIES - i), policy = turn[j];
-            turn[j] = turn[i];
-            turn[i] = policy;
-            status = time_policy(b, policy);
-        }
-    if (!status && !b->json)
-        printf(
-            "%u layers of %u empty tasks on %s, %u workers; %u steps a policy\n\nqueue       median us/step  ns/task\n",
-            b->layers, b->tiles, b->devices, b->workers, b->rounds * b->steps);
-    for (uint32_t p = 0; p < N_POLICIES && !status; p++)
-        status = print_policy(b, p);
-    return status;
-}
-
+/* clang-format off: a table */
 int weft__cli_bench_queue(int argc, char **argv)
 {
-    queue_bench b = {.devices = "cpu:2x1", .layers = 50, .tiles = 20, .steps = 200, .rounds = 5};
+    weft__qbench *b = calloc(1, sizeof *b);
+    lists l;
+    weft__queue_case c = {.devices = "cpu:2x1",
+                          .graph = "random",
+                          .dist = "lognormal",
+                          .work = "spin",
+                          .place = "columns",
+                          .order = "critical",
+                          .counters = "producer",
+                          .width = 16,
+                          .depth = 32,
+                          .degree = 3,
+                          .mean_us = 20,
+                          .spread = 0.5,
+                          .sigma = 1,
+                          .long_share = 0.1,
+                          .long_factor = 10,
+                          .bytes = 65536,
+                          .seed = 1};
+    const char *queues = "static,fifo,push,steal,priority";
+    memset(&l, 0, sizeof l);
+    uint32_t steps = 10, rounds = 10;
+    bool json = false, csv = false;
     const weft__option table[] = {
-        {"--devices", "SPEC", "default cpu:2x1", WEFT_OPT_TEXT, &b.devices, 0, 0},
-        {"--layers", "N", "default 50; layer i is on device i modulo their number", WEFT_OPT_U32, &b.layers, 1, 100000},
-        {"--tiles", "N", "tasks a layer (default 20)", WEFT_OPT_U32, &b.tiles, 1, 100000},
-        {"--steps", "N", "timed steps a turn (default 200)", WEFT_OPT_U32, &b.steps, 1, 1000000},
-        {"--rounds", "N", "turns of each policy (default 5)", WEFT_OPT_U32, &b.rounds, 1, 1000},
-        {"--json", NULL, "one JSON object a policy", WEFT_OPT_FLAG, &b.json, 0, 0},
+        {"--devices", "SPEC;..", "default cpu:2x1", WEFT_OPT_TEXT, &c.devices, 0, 0},
+        {"--queue", "Q,..", "default static,fifo,push,steal,priority", WEFT_OPT_TEXT, &queues, 0, 0},
+        {"--graph", "G,..", "layers, wide, deep, fan-in, fan-out, stencil, random (default)", WEFT_OPT_TEXT, &c.graph,
+         0, 0},
+        {"--width", "N", "default 16", WEFT_OPT_U32, &c.width, 1, 1e6},
+        {"--depth", "N", "default 32", WEFT_OPT_U32, &c.depth, 1, 1e6},
+        {"--degree", "N", "default 3", WEFT_OPT_U32, &c.degree, 1, 1024},
+        {"--seed", "N", "of graph, durations and turns (default 1)", WEFT_OPT_U64, &c.seed, 0, 0},
+        {"--place", "P", "on devices: columns (default: neighbours together), levels", WEFT_OPT_TEXT, &c.place, 0, 0},
+        {"--order", "O", "of the plan: critical (default: longest way to the end first), breadth", WEFT_OPT_TEXT,
+         &c.order, 0, 0},
+        {"--counters", "C", "one a producer and device that reads it (default), or one a consumer", WEFT_OPT_TEXT,
+         &c.counters, 0, 0},
+        {"--alternates", NULL, "steal: the next device may take a device's spinning tasks", WEFT_OPT_FLAG,
+         &c.alternates, 0, 0},
+        {"--work", "W", "a node: spin (default), stream, both (one task after the other)", WEFT_OPT_TEXT, &c.work, 0,
+         0},
+        {"--dist", "D,..", "of durations and bytes: constant, uniform, lognormal (default), bimodal", WEFT_OPT_TEXT,
+         &c.dist, 0, 0},
+        {"--mean", "US", "mean duration of a spin (default 20; 0: empty tasks)", WEFT_OPT_F64, &c.mean_us, 0, 1e6},
+        {"--spread", "F", "uniform: from mean (1 - F) to mean (1 + F) (default 0.5)", WEFT_OPT_F64, &c.spread, 0, 1},
+        {"--sigma", "F", "lognormal: of the logarithm (default 1)", WEFT_OPT_F64, &c.sigma, 0, 5},
+        {"--long-share", "F", "bimodal: share of long ones (default 0.1)", WEFT_OPT_F64, &c.long_share, 0, 1},
+        {"--long-factor", "F", "bimodal: how much longer they are (default 10)", WEFT_OPT_F64, &c.long_factor, 1, 1e6},
+        {"--bytes", "N", "that a node streams on average: read, and written elsewhere (default 65536)", WEFT_OPT_U64,
+         &c.bytes, 1, 1e9},
+        {"--edge-bytes", "N", "that a node stores on each device that reads it (default 0)", WEFT_OPT_U64,
+         &c.edge_bytes, 0, 1e9},
+        {"--steps", "N", "timed steps a turn (default 10)", WEFT_OPT_U32, &steps, 1, 1e6},
+        {"--rounds", "N", "turns of each policy (default 10)", WEFT_OPT_U32, &rounds, 1, 1e4},
+        {"--json", NULL, "one JSON object a policy", WEFT_OPT_FLAG, &json, 0, 0},
+        {"--csv", NULL, "a line of names, then one a policy (bench/queue_plot.py draws it)", WEFT_OPT_FLAG, &csv, 0, 0},
         {0},
     };
-    int status = weft__options(argc, argv, table, "weft bench queue [options]",
-                               "Times layers of empty tasks under each queue policy.", NULL, NULL);
-    if (status == -1) return 0;
-    for (uint32_t p = 0; p < N_POLICIES && !status; p++) {
-        b.us[p] = malloc((size_t)b.steps * b.rounds * sizeof *b.us[p]);
-        if (!b.us[p]) status = weft__fail(WEFT_ENOMEM, "samples");
+    /* clang-format on */
+    int status = weft__options(argc, argv, table, "weft bench queue [options]", about, NULL, NULL);
+    if (status == -1) {
+        free(b);
+        return 0;
     }
-    if (!status) status = run_rounds(&b);
-    for (uint32_t p = 0; p < N_POLICIES; p++)
-        free(b.us[p]);
-    free(b.image);
+    if (!status && !b) status = weft__fail(WEFT_ENOMEM, "a bench");
+    if (!status && json && csv) status = weft__fail(WEFT_EUSAGE, "--json and --csv exclude each other");
+    if (!status) {
+        b->c = c;
+        b->steps = steps;
+        b->rounds = rounds;
+        status = read_lists(&c, queues, &l);
+    }
+    if (!status) status = run_all(&l, b, json ? 1 : csv ? 2 : 0);
+    for (int i = 0; i < 4; i++)
+        free(l.texts[i]);
+    free(b);
     return weft__exit("bench queue", status);
 }
