@@ -29,10 +29,10 @@ enum {
 typedef struct batch { /* what is computed, and the answer */
     uint32_t max_blocks, max_pages, n_page;
     uint64_t tokens;
-    weft_step_attn attn; /* the step's payload */
-    uint32_t *table;     /* [n_seq][max_pages] */
-    uint16_t *kv;        /* as it lies on the device */
-    uint16_t *q, *out;   /* [n_seq][heads * DIM] */
+    weft_step_batch attn; /* the step's payload */
+    uint32_t *table;      /* [n_seq][max_pages] */
+    uint16_t *kv;         /* as it lies on the device */
+    uint16_t *q, *out;    /* [n_seq][heads * DIM] */
     double *want;
 } batch;
 
@@ -56,15 +56,18 @@ static void shuffle(uint32_t *v, uint32_t n, uint32_t stream)
 static void choose_lengths(batch *a)
 {
     const uint32_t gap = n_seq > 1 ? (longest - shortest) / (n_seq - 1) : 0;
-    a->attn.n_seq = n_seq;
+    uint32_t lengths[WEFT_MAX_ROWS];
+    a->attn.n_row = n_seq;
     for (uint32_t i = 0; i < n_seq; i++) {
         uint32_t len = n_seq > 1 ? shortest + (uint32_t)((uint64_t)(longest - shortest) * i / (n_seq - 1)) : longest;
         if (i && i + 1 < n_seq && gap > 1) len -= weft_hash(b.seed, 1, i) % gap;
-        a->attn.kv_len[i] = len;
+        lengths[i] = len;
         a->tokens += len;
         a->n_page += weft_div_up(len, WEFT_ATTN_PAGE);
     }
-    shuffle(a->attn.kv_len, n_seq, 2);
+    shuffle(lengths, n_seq, 2);
+    for (uint32_t i = 0; i < n_seq; i++)
+        a->attn.row[i] = (weft_step_row){.kv_len = lengths[i], .slot = i};
     a->max_blocks = weft_div_up(longest, WEFT_ATTN_BLOCK);
     a->max_pages = weft_div_up(longest, WEFT_ATTN_PAGE);
 }
@@ -86,7 +89,7 @@ static int make_batch(batch *a)
             pages[i] = i;
         shuffle(pages, a->n_page, 3);
         for (uint32_t s = 0; s < n_seq; s++)
-            for (uint32_t i = 0; i < weft_div_up(a->attn.kv_len[s], WEFT_ATTN_PAGE); i++)
+            for (uint32_t i = 0; i < weft_div_up(a->attn.row[s].kv_len, WEFT_ATTN_PAGE); i++)
                 a->table[s * a->max_pages + i] = pages[at++];
         for (uint64_t i = 0; i < kv_values(a); i++)
             a->kv[i] = weft_f32_to_half(
@@ -134,7 +137,7 @@ static double dot(const double *x, const double *y)
 /* The query heads of one KV head: softmax in two passes over all tokens. score: room for hpk * longest. */
 static void reference_head(const batch *a, uint32_t s, uint32_t h, double *score)
 {
-    const uint32_t len = a->attn.kv_len[s];
+    const uint32_t len = a->attn.row[s].kv_len;
     double q[DIM], row[DIM];
     for (uint32_t t = 0; t < len; t++) {
         load_row(a, s, h, t, 0, row);
@@ -321,7 +324,7 @@ static weft_step step_of(const batch *a)
 {
     weft_step step = WEFT_STEP_INIT;
     step.payload = &a->attn;
-    step.payload_bytes = sizeof a->attn;
+    step.payload_bytes = WEFT_BATCH_BYTES(n_seq, 0);
     return step;
 }
 

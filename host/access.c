@@ -84,15 +84,22 @@ static void rows_to_rows(const weft__image *img, const weft_image_queue *q, uint
     linear_end(op, r0, r1, g0, ng, a, img);
 }
 
+static void table_whole(const weft__image *img, uint32_t table, weft__accesses *a)
+{
+    put(a, table, WEFT__READ, 0, img->tensors[table].rows, 0, img->tensors[table].cols);
+}
+
 /* Share i of n writes the units that fall to it: every unit has one owner, so shares count as columns. */
 static void attn(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
                  weft__accesses *a)
 {
     const weft_op *op = weft__image_op(img, device, t);
     (void)q;
-    put(a, op->x, WEFT__READ, 0, op->m, 0, op->n);
     put(a, op->partial, WEFT__WRITE, 0, 1, t->tile[0], t->tile[0] + 1);
-    a->part[1].shares = 1;
+    a->part[0].shares = 1;
+    put(a, op->x, WEFT__READ, 0, op->m, 0, op->n);
+    table_whole(img, op->aux, a);
+    put(a, op->w, WEFT__READ, 0, op->m, 0, op->param[WEFT_ATTN_KV_HEADS]);
 }
 
 /* (sequence, KV head) pairs first .. +count: part of a row, whole rows, part of a row. */
@@ -111,8 +118,58 @@ static void attn_combine(const weft__image *img, const weft_image_queue *q, uint
         const uint32_t rows = h || end - at < kv_heads ? 1 : (end - at) / kv_heads;
         const uint32_t last = rows > 1 || end - at >= kv_heads - h ? kv_heads : h + end - at;
         put(a, op->out, WEFT__WRITE, row, row + rows, h * width, last * width);
+        if (op->flags & WEFT_OP_OUT_PACKET) put(a, op->pk_out, WEFT__WRITE, row, row + rows, h * width, last * width);
         at += rows > 1 ? rows * kv_heads : last - h;
     }
+}
+
+static void pages(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                  weft__accesses *a)
+{
+    const weft_op *op = weft__image_op(img, device, t);
+    const weft_tensor *table = &img->tensors[op->out];
+    (void)q;
+    put(a, op->out, WEFT__WRITE, 0, table->rows, 0, table->cols);
+}
+
+/* The tokens that it reads are those that the step before wrote. */
+static void embed(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                  weft__accesses *a)
+{
+    const weft_op *op = weft__image_op(img, device, t);
+    (void)q;
+    put(a, op->out, WEFT__WRITE, t->tile[0], t->tile[0] + t->tile[3], 0, op->k);
+    if (op->flags & WEFT_OP_OUT_PACKET) put(a, op->pk_out, WEFT__WRITE, t->tile[0], t->tile[0] + t->tile[3], 0, op->k);
+}
+
+/* The cache counts as (row of the step, KV head): where that lies is data, and no two rows of a step lie at one place. */
+static void rope(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                 weft__accesses *a)
+{
+    const weft_op *op = weft__image_op(img, device, t);
+    const uint32_t r0 = t->tile[0], r1 = r0 + t->tile[3], h0 = t->tile[1], h1 = h0 + t->tile[2],
+                   dim = op->param[WEFT_ATTN_HEAD_DIM],
+                   hpk = op->param[WEFT_ATTN_HEADS] / op->param[WEFT_ATTN_KV_HEADS];
+    (void)q;
+    put(a, op->x, WEFT__READ, r0, r1, h0 * (hpk + 2) * dim, h1 * (hpk + 2) * dim);
+    table_whole(img, op->aux, a);
+    put(a, op->out, WEFT__WRITE, r0, r1, h0 * hpk * dim, h1 * hpk * dim);
+    put(a, op->w, WEFT__WRITE, r0, r1, h0, h1);
+}
+
+/* `tokens fed back` has a row for this step (1) and one for the step before (0). Tokens of sequences: by row of the step. */
+static void sample(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                   weft__accesses *a)
+{
+    const weft_op *op = weft__image_op(img, device, t);
+    const uint32_t r0 = t->tile[0], r1 = r0 + t->tile[3];
+    (void)q;
+    put(a, op->partial, WEFT__READ, r0, r1, 0, op->n);
+    if (op->flags & WEFT_OP_NORM) put(a, op->squares, WEFT__READ, r0, r1, 0, 1);
+    put(a, op->out, WEFT__WRITE, 1, 2, r0, r1);
+    if (op->aux != WEFT_NONE) put(a, op->aux, WEFT__WRITE, r0, r1, 0, op->n);
+    if (op->x != WEFT_NONE) table_whole(img, op->x, a);
+    if (op->w != WEFT_NONE) put(a, op->w, WEFT__WRITE, r0, r1, 0, 1);
 }
 
 static void nop(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
@@ -144,6 +201,10 @@ static access_fn *const table[WEFT_KIND_COUNT] = {
     [WEFT_KIND_ATTN_COMBINE] = attn_combine,
     [WEFT_KIND_RMSNORM] = rows_to_rows,
     [WEFT_KIND_COPY] = rows_to_rows,
+    [WEFT_KIND_PAGES] = pages,
+    [WEFT_KIND_EMBED] = embed,
+    [WEFT_KIND_ROPE] = rope,
+    [WEFT_KIND_SAMPLE] = sample,
 };
 
 int weft__task_accesses(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,

@@ -20,7 +20,7 @@ typedef struct weft__access {
 } weft__access;
 
 typedef struct weft__accesses {
-    weft__access part[6];
+    weft__access part[8];
     uint32_t n;
     const uint32_t *words; /* MIX: its args; else NULL */
 } weft__accesses;

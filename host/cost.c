@@ -10,7 +10,9 @@
 uint32_t weft__cost_task(const weft_op *op, uint32_t groups, uint32_t rows, uint32_t kb)
 {
     double ns = FIXED_NS;
-    if (op->kind == WEFT_KIND_REDUCE) {
+    if (op->kind >= WEFT_KIND_PAGES || op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE) {
+        ns += 2000.0; /* what they take is data */
+    } else if (op->kind == WEFT_KIND_REDUCE) {
         ns += 64.0 * groups * rows * op->n_split / X_B_PER_NS;
     } else if (op->kind == WEFT_KIND_RMSNORM || op->kind == WEFT_KIND_COPY) {
         ns += 64.0 * groups * rows / X_B_PER_NS; /* two bytes in, two out */

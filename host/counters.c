@@ -3,6 +3,7 @@
  * A cell is a row panel (the plan's row tile, or a chunk) by a column panel (all columns; a share of them with
  * k_panels; a block of groups for partials). Row tiles of all pops nest in row panels, so a task touches one panel
  * down. */
+#include "../tasks/attn.h"
 #include "plan_internal.h"
 
 static weft__ptensor *base_of(const weft__plan_state *p, uint32_t t) { return &p->tensors[p->tensors[t].base]; }
@@ -11,7 +12,9 @@ static weft__ptensor *base_of(const weft__plan_state *p, uint32_t t) { return &p
 static int is_made(const weft__plan_state *p, uint32_t t)
 {
     if (t == WEFT_NONE) return 0;
-    const uint8_t role = base_of(p, t)->t.role;
+    const weft__ptensor *b = base_of(p, t);
+    const uint8_t role = b->t.role;
+    if (role == WEFT_ROLE_TABLE) return b->first_writer != WEFT_NONE;
     return role == WEFT_ROLE_ACT || role == WEFT_ROLE_OUTPUT || role == WEFT_ROLE_PARTIAL;
 }
 
@@ -56,7 +59,7 @@ int weft__packets(weft__plan_state *p)
     for (uint32_t i = 0; i < p->n_pop && !rc; i++)
         rc = take_packets(p, i);
     for (uint32_t i = 0; i < p->n_pop && !rc; i++) {
-        const uint32_t out = p->pops[i].op.out;
+        const uint32_t out = p->pops[i].op.kind == WEFT_KIND_ATTN ? WEFT_NONE : p->pops[i].op.out;
         if (out == WEFT_NONE || base_of(p, out)->packets == WEFT_NONE) continue;
         p->pops[i].op.flags |= WEFT_OP_OUT_PACKET;
         rc = packets_of(p, out, &p->pops[i].op.pk_out);
@@ -74,7 +77,7 @@ static int covers(const weft__plan_state *p, const weft__ptensor *base, const we
     for (uint32_t w = base->first_writer; w != WEFT_NONE; w = p->pops[w].next_writer) {
         const weft_op *op = &p->pops[w].op;
         if (memory && op->flags & WEFT_OP_X_PACKET) continue;
-        const uint32_t reads = op->kind == WEFT_KIND_REDUCE ? op->partial : op->x;
+        const uint32_t reads = weft__op_main(op);
         if (!is_made(p, reads)) continue;
         if (base_of(p, reads) == target) return 1;
         if (depth > 1 && covers(p, base_of(p, reads), target, depth - 1, memory)) return 1;
@@ -82,16 +85,22 @@ static int covers(const weft__plan_state *p, const weft__ptensor *base, const we
     return 0;
 }
 
+/* A page table, or the partials of attention: nobody waits for part of them. */
+static int is_one_cell(const weft__ptensor *b)
+{
+    return b->t.layout == WEFT_LAYOUT_ROW && (b->t.role == WEFT_ROLE_TABLE || b->t.role == WEFT_ROLE_PARTIAL);
+}
+
 static void make_cells(weft__plan_state *p, weft__ptensor *b)
 {
     const uint32_t k_panels = p->opt->strategy == WEFT__MICROBATCH ? 1 : p->opt->k_panels;
     const uint32_t reduced = b->col_panel;
-    b->row_panel = p->chunk_rows;
+    b->row_panel = is_one_cell(b) ? b->t.rows : p->chunk_rows;
     b->col_panel = b->t.cols;
-    if (b->t.role == WEFT_ROLE_PARTIAL) {
+    if (b->t.layout == WEFT_LAYOUT_PARTIAL) {
         b->row_panel = p->m_tile;
         b->col_panel = reduced; /* what one reduction takes */
-    } else if (k_panels > 1) {
+    } else if (k_panels > 1 && !is_one_cell(b)) {
         b->col_panel = (uint32_t)weft_round_up64(weft_div_up(b->t.cols, k_panels), WEFT_K_CHUNK);
     }
     b->n_col = weft_div_up(b->t.cols, b->col_panel);
@@ -108,16 +117,17 @@ int weft__counters(weft__plan_state *p)
     for (uint32_t i = 0; i < p->n_pop; i++) {
         weft__pop *pop = &p->pops[i];
         const weft_op *op = &pop->op;
-        const int reduce = op->kind == WEFT_KIND_REDUCE;
-        const uint32_t main = reduce ? op->partial : op->x, aux = op->aux;
+        const uint32_t main = weft__op_main(op), second = weft__op_second(op);
+        const uint32_t reduced = op->kind == WEFT_KIND_REDUCE ? pop->groups * 16 : op->n; /* SAMPLE: all */
         if (is_made(p, main)) base_of(p, main)->read = 1;
-        if (reduce && base_of(p, main)->col_panel < pop->groups * 16) base_of(p, main)->col_panel = pop->groups * 16;
+        if (main != WEFT_NONE && main == op->partial && base_of(p, main)->col_panel < reduced)
+            base_of(p, main)->col_panel = reduced;
         const int memory = !(op->flags & WEFT_OP_AUX_PACKET);
-        pop->wait_aux = is_made(p, aux) && (!is_made(p, main) || (memory && op->flags & WEFT_OP_X_PACKET) ||
-                                            !covers(p, base_of(p, main), base_of(p, aux), 2, memory));
-        if (pop->wait_aux) base_of(p, aux)->read = 1;
-        pop->level = max3(level_of(p, main), level_of(p, aux), 0);
-        weft__ptensor *out = base_of(p, op->flags & WEFT_OP_PARTIAL ? op->partial : op->out);
+        pop->wait_second = is_made(p, second) && (!is_made(p, main) || (memory && op->flags & WEFT_OP_X_PACKET) ||
+                                                  !covers(p, base_of(p, main), base_of(p, second), 2, memory));
+        if (pop->wait_second) base_of(p, second)->read = 1;
+        pop->level = max3(level_of(p, main), level_of(p, second), 0);
+        weft__ptensor *out = base_of(p, weft__op_written(op));
         if (out->level < pop->level + 1) out->level = pop->level + 1;
     }
     for (uint32_t i = 0; i < p->n_tensor; i++) {
@@ -157,27 +167,76 @@ static void add_signals(const weft__ptensor *b, uint32_t m0, uint32_t c0, uint32
 
 static uint32_t at_most(uint32_t v, uint32_t limit) { return v < limit ? v : limit; }
 
+static void wait_for_all(const weft__plan_state *p, uint32_t tensor, weft__edges *e)
+{
+    const weft__ptensor *b = base_of(p, tensor);
+    add_waits(b, 0, 0, b->t.cols, WEFT_NONE, e);
+}
+
+/* Columns that a tile writes of what its op writes; *first counts from the tensor's own. */
+static void columns_of(const weft_op *op, const weft__tile *t, uint32_t cols, uint32_t *first, uint32_t *end)
+{
+    const int partial = (op->flags & WEFT_OP_PARTIAL) != 0;
+    uint32_t width = !partial && op->epilogue == WEFT_EPI_GATED_SILU ? 8 : 16, g0 = t->g0, g1 = t->g0 + t->ng;
+    const uint32_t kv_heads = op->param[WEFT_ATTN_KV_HEADS];
+    switch (op->kind) {
+    case WEFT_KIND_PAGES:
+    case WEFT_KIND_ATTN:
+    case WEFT_KIND_SAMPLE: width = cols, g0 = 0, g1 = 1; break;
+    case WEFT_KIND_ROPE: width = op->n / kv_heads; break;
+    case WEFT_KIND_ATTN_COMBINE: /* pairs of row and KV head */
+        width = op->n / kv_heads;
+        if (g0 / kv_heads == (g1 - 1) / kv_heads)
+            g1 = (g1 - 1) % kv_heads + 1, g0 %= kv_heads;
+        else
+            g0 = 0, g1 = kv_heads;
+        break;
+    default: break;
+    }
+    *first = g0 * width;
+    *end = at_most(g1 * width, cols);
+}
+
+/* What a tile waits for of what its op reads first of all. */
+static void main_waits(const weft__plan_state *p, const weft_op *op, const weft__tile *t, weft__edges *e)
+{
+    const uint32_t main = weft__op_main(op), k0 = t->kb0 * 64;
+    if (!is_made(p, main)) return;
+    const weft__ptensor *x = &p->tensors[main], *b = base_of(p, main);
+    switch (op->kind) {
+    case WEFT_KIND_REDUCE: add_waits(b, t->m0, t->g0 * 16, at_most((t->g0 + t->ng) * 16, op->n), WEFT_NONE, e); break;
+    case WEFT_KIND_RMSNORM:
+    case WEFT_KIND_COPY: {
+        const uint32_t c0 = t->g0 * 16, c1 = at_most(c0 + t->ng * 16, op->n);
+        add_waits(b, t->m0, x->col0 + c0, x->col0 + c1, WEFT_NONE, e);
+        break;
+    }
+    case WEFT_KIND_ROPE: {
+        const uint32_t width = op->k / op->param[WEFT_ATTN_KV_HEADS], c0 = t->g0 * width;
+        add_waits(b, t->m0, c0, c0 + t->ng * width, WEFT_NONE, e);
+        break;
+    }
+    case WEFT_KIND_SAMPLE: add_waits(b, t->m0, 0, op->n, WEFT_NONE, e); break;
+    case WEFT_KIND_ATTN:
+    case WEFT_KIND_ATTN_COMBINE: wait_for_all(p, main, e); break;
+    default: add_waits(b, t->m0, k0, at_most(k0 + t->nkb * 64, op->k), k0, e); break;
+    }
+}
+
 void weft__tile_edges(const weft__plan_state *p, const weft__pop *pop, const weft__tile *t, weft__edges *e)
 {
     const weft_op *op = &pop->op;
-    const int partial = (op->flags & WEFT_OP_PARTIAL) != 0;
-    const uint32_t width = !partial && op->epilogue == WEFT_EPI_GATED_SILU ? 8 : 16;
-    const weft__ptensor *out = &p->tensors[partial ? op->partial : op->out];
-    const uint32_t c0 = t->g0 * width, c1 = at_most((t->g0 + t->ng) * width, out->t.cols);
+    const weft__ptensor *out = &p->tensors[weft__op_written(op)], *base = &p->tensors[out->base];
+    uint32_t c0, c1;
+    columns_of(op, t, out->t.cols, &c0, &c1);
     e->n_wait = e->n_signal = 0;
-    if (op->kind == WEFT_KIND_REDUCE) {
-        add_waits(base_of(p, op->partial), t->m0, t->g0 * 16, at_most((t->g0 + t->ng) * 16, op->n), WEFT_NONE, e);
-    } else if (op->kind == WEFT_KIND_RMSNORM || op->kind == WEFT_KIND_COPY) {
-        const weft__ptensor *x = &p->tensors[op->x];
-        if (is_made(p, op->x)) add_waits(base_of(p, op->x), t->m0, x->col0 + c0, x->col0 + c1, WEFT_NONE, e);
-    } else if (is_made(p, op->x)) {
-        const uint32_t k0 = t->kb0 * 64;
-        add_waits(base_of(p, op->x), t->m0, k0, at_most(k0 + t->nkb * 64, op->k), k0, e);
+    main_waits(p, op, t, e);
+    if (pop->wait_second) {
+        const weft__ptensor *second = &p->tensors[weft__op_second(op)];
+        if (op->epilogue == WEFT_EPI_RESIDUAL)
+            add_waits(base_of(p, op->aux), t->m0, second->col0 + c0, second->col0 + c1, WEFT_NONE, e);
+        else
+            wait_for_all(p, weft__op_second(op), e);
     }
-    if (pop->wait_aux) {
-        const weft__ptensor *aux = &p->tensors[op->aux];
-        add_waits(base_of(p, op->aux), t->m0, aux->col0 + c0, aux->col0 + c1, WEFT_NONE, e);
-    }
-    const weft__ptensor *base = &p->tensors[out->base];
-    if (base->read) add_signals(base, t->m0, out->col0 + c0, out->col0 + c1, e);
+    if (base->read) add_signals(base, is_one_cell(base) ? 0 : t->m0, out->col0 + c0, out->col0 + c1, e);
 }

@@ -4,6 +4,7 @@
  *                         work:    inputs, activations, partials, packets; every base has memory of its own
  *
  * Units are walked twice, once to count and once to write; a task's id is its place in its device's queue. */
+#include "../tasks/attn.h"
 #include "plan_internal.h"
 
 #include <string.h>
@@ -77,23 +78,47 @@ static int list_ops(weft__plan_state *p, weft__image_writer *w)
 
 static uint32_t at_most(uint32_t v, uint32_t limit) { return v < limit ? v : limit; }
 
+/* What the tasks of a row tile share out: groups of 16 columns; KV heads, shares, or (row, KV head) pairs. */
+static uint32_t units_across(const weft__pop *pop)
+{
+    switch (pop->op.kind) {
+    case WEFT_KIND_ROPE:
+    case WEFT_KIND_ATTN: return pop->n_nt;
+    case WEFT_KIND_ATTN_COMBINE: return pop->op.m * pop->op.param[WEFT_ATTN_KV_HEADS];
+    case WEFT_KIND_PAGES:
+    case WEFT_KIND_SAMPLE: return 1;
+    case WEFT_KIND_EMBED: return weft_div_up(pop->op.k, 16);
+    default: return weft_div_up(pop->op.n, 16);
+    }
+}
+
 static void tile_of(const weft__plan_state *p, const weft__pop *pop, uint32_t mt, uint32_t nt, uint32_t split,
                     weft__tile *t)
 {
     const weft_op *op = &pop->op;
-    const uint32_t groups = weft_div_up(op->n, 16), blocks = weft_div_up(op->k, 64);
+    const uint32_t groups = units_across(pop), blocks = weft_div_up(op->k, 64);
     t->mt = mt;
     t->nt = nt;
     t->split = split;
     t->m0 = mt * op->m_tile;
-    t->rows = p->m - t->m0 < op->m_tile ? p->m - t->m0 : op->m_tile;
+    t->rows = p->m - t->m0 < op->m_tile ? p->m - t->m0 : op->m_tile; /* PAGES, ATTN: one tile, whatever that says */
     t->g0 = pop->even ? (uint32_t)((uint64_t)nt * groups / pop->n_nt) : nt * pop->groups;
     t->ng = (pop->even ? (uint32_t)((nt + 1ull) * groups / pop->n_nt) : at_most(t->g0 + pop->groups, groups)) - t->g0;
     t->kb0 = split * op->split_kb;
     t->nkb = blocks - t->kb0 < op->split_kb ? blocks - t->kb0 : op->split_kb;
 }
 
-static uint32_t splits_of(const weft__pop *pop) { return pop->op.kind == WEFT_KIND_REDUCE ? 1 : pop->op.n_split; }
+/* tile[] as abi.h has it by kind. */
+static void tile_words(const weft__pop *pop, const weft__tile *t, uint32_t tile[4])
+{
+    const uint32_t kind = pop->op.kind;
+    tile[0] = kind == WEFT_KIND_ATTN || kind == WEFT_KIND_ATTN_COMBINE ? t->g0 : t->m0;
+    tile[1] = kind == WEFT_KIND_ATTN ? pop->n_nt : kind == WEFT_KIND_ATTN_COMBINE ? t->ng : t->g0;
+    tile[2] = t->ng;
+    tile[3] = weft__is_gemm(kind) ? t->kb0 | t->nkb << 16 : t->rows;
+}
+
+static uint32_t splits_of(const weft__pop *pop) { return weft__is_gemm(pop->op.kind) ? pop->op.n_split : 1; }
 
 typedef void tile_fn(weft__plan_state *p, const weft__pop *pop, const weft__tile *t, const weft__edges *e, void *arg);
 
@@ -162,8 +187,8 @@ static void write_tile(weft__plan_state *p, const weft__pop *pop, const weft__ti
                         .n_wait = (uint16_t)e->n_wait,
                         .n_signal = (uint16_t)e->n_signal,
                         .extra = *next,
-                        .tile = {t->m0, t->g0, t->ng, weft__is_gemm(op->kind) ? t->kb0 | t->nkb << 16 : t->rows},
                         .cost_ns = cost_of(pop, t)};
+    tile_words(pop, t, task->tile);
     for (uint32_t i = 0; i < e->n_wait; i++) {
         if (i < 2)
             task->wait[i] = e->wait[i];

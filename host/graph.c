@@ -25,6 +25,7 @@ void weft__graph_free(weft__graph *g)
         free(g->tensors[i].name);
         free((char *)g->tensors[i].source.a);
         free((char *)g->tensors[i].source.b);
+        free((char *)g->tensors[i].source.c);
         free((char *)g->tensors[i].source.gain);
     }
     for (uint32_t i = 0; i < g->n_op; i++)
@@ -74,6 +75,7 @@ static int add_tensor(weft__graph *g, const char *name, uint32_t role, uint32_t 
         t.source = *src;
         t.source.a = copy(src->a, &failed);
         t.source.b = copy(src->b, &failed);
+        t.source.c = copy(src->c, &failed);
         t.source.gain = copy(src->gain, &failed);
     }
     *id = g->n_tensor;
@@ -90,6 +92,15 @@ int weft__graph_tensor(weft__graph *g, const char *name, uint32_t role, uint32_t
     return add_tensor(g, name, role, dtype, rows, cols, NULL, id);
 }
 
+int weft__graph_state(weft__graph *g, const char *name, uint32_t role, uint32_t dtype, uint32_t rows, uint32_t cols,
+                      uint32_t *id)
+{
+    if (role != WEFT_ROLE_KV && role != WEFT_ROLE_TABLE) {
+        return weft__fail(WEFT_EUSAGE, "graph: tensor %s: role %u is neither KV nor TABLE", name, role);
+    }
+    return add_tensor(g, name, role, dtype, rows, cols, NULL, id);
+}
+
 int weft__graph_weight(weft__graph *g, const char *name, uint32_t dtype, uint32_t rows, uint32_t cols,
                        const weft__source *source, uint32_t *id)
 {
@@ -100,7 +111,7 @@ int weft__graph_weight(weft__graph *g, const char *name, uint32_t dtype, uint32_
     return add_tensor(g, name, WEFT_ROLE_WEIGHT, dtype, rows, cols, source, id);
 }
 
-static int add_op(weft__graph *g, const weft__gop *op, const char *name, uint32_t *id)
+int weft__graph_add(weft__graph *g, const weft__gop *op, const char *name, uint32_t *id)
 {
     int rc = reserve((void **)&g->ops, g->n_op, 1, &g->cap_op, sizeof *g->ops);
     if (rc) return rc;
@@ -116,8 +127,8 @@ static int add_op(weft__graph *g, const weft__gop *op, const char *name, uint32_
 
 /* ---------------------------------------------------------------------------------------------------------- GEMM */
 
-static int shape_is(const weft__graph *g, const char *op, const char *field, uint32_t id, uint32_t rows, uint32_t cols,
-                    uint32_t dtype)
+int weft__graph_shape(const weft__graph *g, const char *op, const char *field, uint32_t id, uint32_t rows,
+                      uint32_t cols, uint32_t dtype)
 {
     if (id >= g->n_tensor) return weft__fail(WEFT_EUSAGE, "graph: op %s: %s is no tensor", op, field);
     const weft__gtensor *t = &g->tensors[id];
@@ -126,7 +137,7 @@ static int shape_is(const weft__graph *g, const char *op, const char *field, uin
                       t->rows, t->cols, t->dtype, rows, cols, dtype);
 }
 
-static int readable(const weft__graph *g, const char *op, const char *field, uint32_t id)
+int weft__graph_readable(const weft__graph *g, const char *op, const char *field, uint32_t id)
 {
     if (id >= g->n_tensor) return weft__fail(WEFT_EUSAGE, "graph: op %s: %s is no tensor", op, field);
     const weft__gtensor *t = &g->tensors[id];
@@ -135,7 +146,7 @@ static int readable(const weft__graph *g, const char *op, const char *field, uin
 }
 
 /* `id` as what an op is about to write. */
-static int writable(const weft__graph *g, const char *op, uint32_t id)
+int weft__graph_writable(const weft__graph *g, const char *op, uint32_t id)
 {
     if (id >= g->n_tensor) return weft__fail(WEFT_EUSAGE, "graph: op %s: out is no tensor", op);
     const weft__gtensor *out = &g->tensors[id];
@@ -152,10 +163,14 @@ static int check_gemm_shapes(const weft__graph *g, const weft__gemm *d, const ch
     if (x->dtype != WEFT_BF16 && x->dtype != WEFT_FP16) {
         return weft__fail(WEFT_EUSAGE, "graph: op %s: x is neither bf16 nor fp16", name);
     }
-    int rc = shape_is(g, name, "w", d->w, n, x->cols, x->dtype);
-    if (!rc) rc = shape_is(g, name, "out", d->out, x->rows, out->cols, x->dtype);
-    if (!rc && d->epilogue == WEFT_EPI_RESIDUAL) rc = shape_is(g, name, "aux", d->aux, x->rows, out->cols, x->dtype);
-    if (!rc && d->epilogue == WEFT_EPI_BIAS) rc = shape_is(g, name, "aux", d->aux, 1, out->cols, WEFT_FP32);
+    int rc = weft__graph_shape(g, name, "w", d->w, n, x->cols, x->dtype);
+    if (!rc) rc = weft__graph_shape(g, name, "out", d->out, x->rows, out->cols, d->sums ? WEFT_FP32 : x->dtype);
+    if (!rc && d->sums && (d->norm || d->epilogue != WEFT_EPI_NONE || out->role != WEFT_ROLE_ACT)) {
+        rc = weft__fail(WEFT_EUSAGE, "graph: op %s: sums have no norm, no epilogue, and are no output", name);
+    }
+    if (!rc && d->epilogue == WEFT_EPI_RESIDUAL)
+        rc = weft__graph_shape(g, name, "aux", d->aux, x->rows, out->cols, x->dtype);
+    if (!rc && d->epilogue == WEFT_EPI_BIAS) rc = weft__graph_shape(g, name, "aux", d->aux, 1, out->cols, WEFT_FP32);
     if (!rc && w->role != WEFT_ROLE_WEIGHT) rc = weft__fail(WEFT_EUSAGE, "graph: op %s: w is not a weight", name);
     return rc;
 }
@@ -170,15 +185,16 @@ int weft__graph_gemm(weft__graph *g, const weft__gemm *d, uint32_t *op)
         return weft__fail(WEFT_EUSAGE, "graph: op %s: its epilogue %s", name, has_aux ? "needs aux" : "has no aux");
     }
     if (d->norm && !(d->eps >= 0 && isfinite(d->eps))) return weft__fail(WEFT_EUSAGE, "graph: op %s: bad eps", name);
-    int rc = readable(g, name, "x", d->x);
-    if (!rc) rc = readable(g, name, "w", d->w);
-    if (!rc && has_aux) rc = readable(g, name, "aux", d->aux);
-    if (!rc) rc = writable(g, name, d->out);
+    int rc = weft__graph_readable(g, name, "x", d->x);
+    if (!rc) rc = weft__graph_readable(g, name, "w", d->w);
+    if (!rc && has_aux) rc = weft__graph_readable(g, name, "aux", d->aux);
+    if (!rc) rc = weft__graph_writable(g, name, d->out);
     if (!rc) rc = check_gemm_shapes(g, d, name);
     if (rc) return rc;
     weft__gop o = {.kind = WEFT__GOP_GEMM,
                    .epilogue = (uint8_t)d->epilogue,
                    .norm = d->norm != 0,
+                   .sums = d->sums != 0,
                    .layer = d->layer,
                    .device = WEFT_NONE,
                    .x = d->x,
@@ -187,7 +203,7 @@ int weft__graph_gemm(weft__graph *g, const weft__gemm *d, uint32_t *op)
                    .out = d->out,
                    .eps = d->eps,
                    .n_tile = 1};
-    if ((rc = add_op(g, &o, name, op))) return rc;
+    if ((rc = weft__graph_add(g, &o, name, op))) return rc;
     g->tensors[d->out].producer = g->n_op - 1;
     return 0;
 }
@@ -198,15 +214,15 @@ int weft__graph_rmsnorm(weft__graph *g, const weft__rmsnorm *d, uint32_t *op)
 {
     const char *name = d->name ? d->name : "rmsnorm";
     if (!(d->eps >= 0 && isfinite(d->eps))) return weft__fail(WEFT_EUSAGE, "graph: op %s: bad eps", name);
-    int rc = readable(g, name, "x", d->x);
-    if (!rc) rc = writable(g, name, d->out);
+    int rc = weft__graph_readable(g, name, "x", d->x);
+    if (!rc) rc = weft__graph_writable(g, name, d->out);
     if (rc) return rc;
     const weft__gtensor *x = &g->tensors[d->x];
     if (x->dtype != WEFT_BF16 && x->dtype != WEFT_FP16) {
         return weft__fail(WEFT_EUSAGE, "graph: op %s: x is neither bf16 nor fp16", name);
     }
-    rc = shape_is(g, name, "out", d->out, x->rows, x->cols, x->dtype);
-    if (!rc && d->gain != WEFT_NONE) rc = shape_is(g, name, "gain", d->gain, 1, x->cols, WEFT_FP32);
+    rc = weft__graph_shape(g, name, "out", d->out, x->rows, x->cols, x->dtype);
+    if (!rc && d->gain != WEFT_NONE) rc = weft__graph_shape(g, name, "gain", d->gain, 1, x->cols, WEFT_FP32);
     if (!rc && d->gain != WEFT_NONE && g->tensors[d->gain].role != WEFT_ROLE_WEIGHT) {
         rc = weft__fail(WEFT_EUSAGE, "graph: op %s: the gain is not a weight", name);
     }
@@ -219,7 +235,7 @@ int weft__graph_rmsnorm(weft__graph *g, const weft__rmsnorm *d, uint32_t *op)
                          .out = d->out,
                          .eps = d->eps,
                          .n_tile = 1};
-    if (!rc) rc = add_op(g, &o, name, op);
+    if (!rc) rc = weft__graph_add(g, &o, name, op);
     if (!rc) g->tensors[d->out].producer = g->n_op - 1;
     return rc;
 }
@@ -265,7 +281,7 @@ static int add_node(weft__graph *g, weft__gop *o, const char *name, const uint32
     o->in = g->n_input;
     o->n_in = n_in;
     o->x = o->w = o->aux = o->out = WEFT_NONE;
-    if ((rc = add_op(g, o, name, op))) return rc;
+    if ((rc = weft__graph_add(g, o, name, op))) return rc;
     if (n_in) memcpy(g->inputs + g->n_input, in, n_in * sizeof *in);
     g->n_input += n_in;
     return 0;

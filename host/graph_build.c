@@ -110,8 +110,12 @@ static int mlp_weights(weft__graph *g, const weft__model *m, uint32_t layer, con
         int rc = seeded_weight(g, n->w_gateup, m->dtype, n1, h, weight_seed(m->seed, 2 * layer), w1);
         return rc ? rc : seeded_weight(g, n->w_down, m->dtype, h, f, weight_seed(m->seed, 2 * layer + 1), w2);
     }
-    const weft__source s1 = {
-        .fill = WEFT_FILL_MODEL, .a = n->gate, .b = n->up, .gain = m->separate_norm ? NULL : n->gain};
+    const weft__source s1 = {.fill = WEFT_FILL_MODEL,
+                             .a = n->gate,
+                             .b = n->up,
+                             .rows_a = 8,
+                             .rows_b = 8,
+                             .gain = m->separate_norm ? NULL : n->gain};
     const weft__source s2 = {.fill = WEFT_FILL_MODEL, .a = n->down};
     int rc = weft__graph_weight(g, n->w_gateup, m->dtype, n1, h, &s1, w1);
     return rc ? rc : weft__graph_weight(g, n->w_down, m->dtype, h, f, &s2, w2);

@@ -71,9 +71,18 @@ int weft__hfmodel_mlp(const weft__hfmodel *m, uint32_t layers, weft__model *out)
     return 0;
 }
 
+/* "@rope": the frequencies that config.json gives, as if they were a tensor. */
+static int is_rope(const char *name) { return !strcmp(name, "@rope"); }
+
 static int shape_of(void *user, const char *name, uint32_t *rows, uint32_t *cols)
 {
+    const weft__hfmodel *m = user;
     const weft__st_tensor *t = NULL;
+    if (is_rope(name)) {
+        *rows = 1;
+        *cols = m->config.head_dim / 2;
+        return 0;
+    }
     int status = find_matrix(user, name, &t);
     if (status) return status;
     *rows = (uint32_t)t->rows;
@@ -83,6 +92,10 @@ static int shape_of(void *user, const char *name, uint32_t *rows, uint32_t *cols
 
 static int rows_of(void *user, const char *name, uint32_t row, uint32_t n, float *dst)
 {
+    if (is_rope(name)) {
+        if (n) weft__config_rope(&((const weft__hfmodel *)user)->config, dst);
+        return 0;
+    }
     const weft__st_tensor *t = NULL;
     int status = find_matrix(user, name, &t);
     return status ? status : weft__st_read(t, row * t->cols, n * t->cols, dst);

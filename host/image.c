@@ -101,10 +101,21 @@ static uint64_t thieves_of(const weft__image *img, uint32_t device)
     return thieves;
 }
 
+/* Devices that choose the tokens with which this one begins its next step. */
+static uint64_t feeders_of(const weft__image *img, uint32_t device)
+{
+    uint64_t feeders = 0;
+    for (uint32_t i = 0; i < img->n_op; i++) {
+        const weft_op *op = &img->ops[i];
+        if (op->kind == WEFT_KIND_SAMPLE && img->tensors[op->out].device == device) feeders |= 1ull << op->device;
+    }
+    return feeders;
+}
+
 static uint64_t direct_peers(const weft__image *img, uint32_t device)
 {
     const weft_image_device *dev = &img->devices[device];
-    uint64_t peers = 1ull << device;
+    uint64_t peers = 1ull << device | feeders_of(img, device);
     for (uint32_t i = 0; i < dev->n_op; i++)
         peers |= op_peers(img, &img->ops[dev->op + i]);
     for (uint32_t v = 0; v < img->n_variant; v++) {

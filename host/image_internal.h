@@ -1,4 +1,5 @@
-/* image_internal.h: the list of an image's sections, in file order, for image.c and image_check.c. */
+/* image_internal.h: the list of an image's sections, in file order, for image.c and image_check.c; and what the checks
+ * share. */
 #ifndef WEFT_HOST_IMAGE_INTERNAL_H
 #define WEFT_HOST_IMAGE_INTERNAL_H
 
@@ -36,5 +37,18 @@ typedef struct weft__section_info {
 } weft__section_info;
 
 extern const weft__section_info weft__sections[WEFT__SECTION_COUNT];
+
+typedef struct weft__image_place { /* what a message names */
+    const char *file, *section;
+    uint64_t index;
+} weft__image_place;
+
+/* WEFT_EFILE, with the place, the field and its value. */
+int weft__image_bad(weft__image_place p, const char *field, uint64_t value, const char *why);
+int weft__image_below(weft__image_place p, const char *field, uint64_t value, uint64_t limit);
+int weft__image_none_or_below(weft__image_place p, const char *field, uint32_t value, uint64_t limit);
+
+/* image_ops.c */
+int weft__image_check_ops(const char *file, const weft__image *img);
 
 #endif

@@ -17,28 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct slice {
-    uint32_t first, n; /* columns */
-} slice;
+typedef weft__slice slice;
+typedef weft__lowering ctx;
 
-/* Slice t of T of `cols` columns, in units of 64. */
-static slice slice_of(uint32_t cols, uint32_t t, uint32_t of)
+/* Slice t of T of `cols` columns, in units of `quantum`, a multiple of 64. */
+slice weft__slice_of(uint32_t cols, uint32_t t, uint32_t of, uint32_t quantum)
 {
-    const uint64_t units = weft_div_up(cols, 64), a = units * t / of * 64, b = units * (t + 1) / of * 64;
+    const uint64_t units = weft_div_up(cols, quantum), a = units * t / of * quantum, b = units * (t + 1) / of * quantum;
     const uint32_t end = b < cols ? (uint32_t)b : cols;
     return (slice){(uint32_t)a, a < end ? end - (uint32_t)a : 0};
 }
-
-typedef struct ctx {
-    weft__plan_state *p;
-    uint32_t gop;
-    const weft__gop *o;
-    uint32_t name; /* of the op, in strings */
-    uint32_t dtype, k, cols;
-    uint64_t dests;   /* devices that read out */
-    uint8_t *sliced;  /* [n_tensor]: out of a column split that stays where it is */
-    uint32_t *reader; /* [n_tensor]: the op that reads it, WEFT_NONE if none does, SEVERAL if more than one */
-} ctx;
 
 #define SEVERAL (WEFT_NONE - 1)
 
@@ -69,7 +57,7 @@ static int gt_name(weft__plan_state *p, uint32_t gt, uint32_t *name)
 }
 
 /* The base of an activation on a device; `cols` of it if this is a slice. */
-static int activation(weft__plan_state *p, uint32_t gt, uint32_t device, uint32_t cols, uint32_t *id)
+int weft__lower_activation(weft__plan_state *p, uint32_t gt, uint32_t device, uint32_t cols, uint32_t *id)
 {
     if ((*id = find(p, gt, device)) != WEFT_NONE) return 0;
     const weft__gtensor *g = &p->g->tensors[gt];
@@ -92,13 +80,18 @@ static int weight_source(weft__plan_state *p, const weft__gtensor *g, uint32_t r
     weft_weight w = {.fill = g->source.fill,
                      .a = WEFT_NONE,
                      .b = WEFT_NONE,
+                     .c = WEFT_NONE,
                      .gain = WEFT_NONE,
+                     .rows_a = g->source.rows_a,
+                     .rows_b = g->source.rows_b,
+                     .rows_c = g->source.rows_c,
                      .seed = g->source.seed,
                      .scale = g->source.scale,
                      .row0 = row0,
                      .col0 = col0};
     int rc = g->source.a ? weft__plan_string(p, g->source.a, &w.a) : 0;
     if (!rc && g->source.b) rc = weft__plan_string(p, g->source.b, &w.b);
+    if (!rc && g->source.c) rc = weft__plan_string(p, g->source.c, &w.c);
     if (!rc && g->source.gain) rc = weft__plan_string(p, g->source.gain, &w.gain);
     if (!rc) rc = weft__plan_grow(p, (void **)&p->weights, p->n_weight, 1, &p->cap_weight, sizeof *p->weights);
     if (rc) return rc;
@@ -108,7 +101,7 @@ static int weight_source(weft__plan_state *p, const weft__gtensor *g, uint32_t r
 }
 
 /* A rectangle of a weight (a GEMM's, or a bias, which is one row of fp32) on a device. */
-static int weight(weft__plan_state *p, uint32_t gt, uint32_t device, slice rows, slice cols, uint32_t *id)
+int weft__lower_weight(weft__plan_state *p, uint32_t gt, uint32_t device, slice rows, slice cols, uint32_t *id)
 {
     if ((*id = find_weight(p, gt, device, rows, cols)) != WEFT_NONE) return 0;
     const weft__gtensor *g = &p->g->tensors[gt];
@@ -140,7 +133,7 @@ static void give_cost(const ctx *c, weft__pop *pop)
     pop->cost_ns = each < 1 ? 1 : each < 4e9 ? (uint32_t)each : 4000000000u;
 }
 
-static int add_pop(const ctx *c, const weft_op *op)
+int weft__lower_add(const ctx *c, const weft_op *op)
 {
     weft__plan_state *p = c->p;
     int rc = weft__plan_grow(p, (void **)&p->pops, p->n_pop, 1, &p->cap_pop, sizeof *p->pops);
@@ -149,14 +142,14 @@ static int add_pop(const ctx *c, const weft_op *op)
     *pop = (weft__pop){.op = *op, .gop = c->gop, .next_writer = WEFT_NONE, .alt = 0xff};
     weft__tile_pop(p, pop);
     give_cost(c, pop);
-    const uint32_t written = op->flags & WEFT_OP_PARTIAL ? op->partial : op->out;
+    const uint32_t written = weft__op_written(op);
     weft__ptensor *base = &p->tensors[p->tensors[written].base];
     pop->next_writer = base->first_writer;
     base->first_writer = p->n_pop++;
     return 0;
 }
 
-static weft_op blank(const ctx *c, uint32_t device, uint32_t kind, uint32_t n, uint32_t k)
+weft_op weft__op_blank(const ctx *c, uint32_t device, uint32_t kind, uint32_t n, uint32_t k)
 {
     return (weft_op){.name = c->name,
                      .device = (uint16_t)device,
@@ -183,7 +176,7 @@ static weft_op blank(const ctx *c, uint32_t device, uint32_t kind, uint32_t n, u
 
 static weft_op gemm(const ctx *c, uint32_t device, uint32_t n, uint32_t k)
 {
-    return blank(c, device, c->p->wide ? WEFT_KIND_GEMM_WIDE : WEFT_KIND_GEMM_STREAM, n, k);
+    return weft__op_blank(c, device, c->p->wide ? WEFT_KIND_GEMM_WIDE : WEFT_KIND_GEMM_STREAM, n, k);
 }
 
 /* Rows of W that make columns s of out. */
@@ -200,18 +193,18 @@ static int set_aux(const ctx *c, weft_op *op, slice s)
     uint32_t base;
     if (c->o->aux == WEFT_NONE) return 0;
     if (c->o->epilogue == WEFT_EPI_BIAS) {
-        return weight(p, c->o->aux, op->device, (slice){0, 1}, s, &op->aux);
+        return weft__lower_weight(p, c->o->aux, op->device, (slice){0, 1}, s, &op->aux);
     }
-    int rc = activation(p, c->o->aux, op->device, c->cols, &base);
+    int rc = weft__lower_activation(p, c->o->aux, op->device, c->cols, &base);
     return rc ? rc : weft__view_new(p, base, s.first, s.n, 0, &op->aux);
 }
 
 /* Columns s of out on a device: all that it has of the tensor, if it only keeps them for copies. */
-static int set_out(const ctx *c, weft_op *op, uint32_t reader, slice s)
+int weft__lower_out(const ctx *c, weft_op *op, uint32_t reader, slice s)
 {
     uint32_t base;
-    if (!(c->dests >> reader & 1)) return activation(c->p, c->o->out, reader, s.n, &op->out);
-    int rc = activation(c->p, c->o->out, reader, c->cols, &base);
+    if (!(c->dests >> reader & 1)) return weft__lower_activation(c->p, c->o->out, reader, s.n, &op->out);
+    int rc = weft__lower_activation(c->p, c->o->out, reader, c->cols, &base);
     return rc ? rc : weft__view_new(c->p, base, s.first, s.n, 0, &op->out);
 }
 
@@ -230,10 +223,10 @@ static int send_copies(const ctx *c, uint32_t device, uint32_t from, slice s)
     int rc = 0;
     for (uint32_t e = 0; e < c->p->opt->n_device && !rc; e++) {
         if (!(left >> e & 1)) continue;
-        weft_op op = blank(c, device, WEFT_KIND_COPY, s.n, s.n);
+        weft_op op = weft__op_blank(c, device, WEFT_KIND_COPY, s.n, s.n);
         op.x = from;
-        rc = set_out(c, &op, e, s);
-        if (!rc) rc = add_pop(c, &op);
+        rc = weft__lower_out(c, &op, e, s);
+        if (!rc) rc = weft__lower_add(c, &op);
     }
     return rc;
 }
@@ -261,7 +254,7 @@ static int reduce_to_all(const ctx *c, uint32_t device, uint32_t partial, uint32
     int rc = 0;
     for (uint32_t e = 0; e < c->p->opt->n_device && !rc; e++) {
         if (!(stored >> e & 1)) continue;
-        weft_op op = blank(c, device, WEFT_KIND_REDUCE, w_rows(c, s).n, c->k);
+        weft_op op = weft__op_blank(c, device, WEFT_KIND_REDUCE, w_rows(c, s).n, c->k);
         op.epilogue = c->o->epilogue;
         op.flags = squares != WEFT_NONE ? WEFT_OP_NORM : 0;
         op.eps = c->o->eps;
@@ -269,39 +262,66 @@ static int reduce_to_all(const ctx *c, uint32_t device, uint32_t partial, uint32
         op.partial = partial;
         op.n_split = c->p->tensors[partial].t.splits;
         rc = set_aux(c, &op, s);
-        if (!rc) rc = set_out(c, &op, e, s);
-        if (!rc) rc = add_pop(c, &op);
+        if (!rc) rc = weft__lower_out(c, &op, e, s);
+        if (!rc) rc = weft__lower_add(c, &op);
         last = op.out;
     }
     return rc ? rc : send_copies(c, device, last, s);
+}
+
+/* Sums as they are, for the op that reads them (SAMPLE), on its device. */
+static int lower_sums(const ctx *c, uint32_t device, slice s)
+{
+    weft__plan_state *p = c->p;
+    const uint32_t reader = (uint32_t)__builtin_ctzll(c->dests);
+    uint32_t base = find(p, c->o->out, reader);
+    weft_op op = gemm(c, device, s.n, c->k);
+    op.flags = WEFT_OP_PARTIAL;
+    int rc = weft__lower_activation(p, c->o->x, device, c->k, &op.x);
+    if (!rc) rc = weft__lower_weight(p, c->o->w, device, s, (slice){0, c->k}, &op.w);
+    if (!rc && base == WEFT_NONE) {
+        weft_tensor t = {.name = WEFT_NONE,
+                         .device = (uint16_t)reader,
+                         .dtype = WEFT_FP32,
+                         .layout = WEFT_LAYOUT_PARTIAL,
+                         .role = WEFT_ROLE_PARTIAL,
+                         .rows = p->m,
+                         .cols = c->cols,
+                         .weight = WEFT_NONE,
+                         .splits = 1};
+        rc = weft__base_new(p, &t, c->o->out, &base);
+    }
+    if (!rc) rc = weft__view_new(p, base, s.first, s.n, 0, &op.partial);
+    return rc ? rc : weft__lower_add(c, &op);
 }
 
 /* Columns s of out from all of x, on one device: straight into the reader's memory, or through partials. */
 static int lower_columns(const ctx *c, uint32_t device, slice s)
 {
     weft__plan_state *p = c->p;
+    if (c->o->sums) return lower_sums(c, device, s);
     const slice rows = w_rows(c, s);
     const uint32_t blocks = weft_div_up(c->k, 64), split = p->opt->split_k > 1 ? p->opt->split_k : 1;
     const uint64_t stored = stored_on(c, device, s);
     weft_op op = gemm(c, device, rows.n, c->k);
     op.split_kb = weft_div_up(blocks, split < blocks ? split : blocks);
     op.n_split = weft_div_up(blocks, op.split_kb);
-    int rc = activation(p, c->o->x, device, c->k, &op.x);
-    if (!rc) rc = weight(p, c->o->w, device, rows, (slice){0, c->k}, &op.w);
+    int rc = weft__lower_activation(p, c->o->x, device, c->k, &op.x);
+    if (!rc) rc = weft__lower_weight(p, c->o->w, device, rows, (slice){0, c->k}, &op.w);
     op.flags = c->o->norm ? WEFT_OP_NORM : 0;
     op.eps = c->o->eps;
     if (rc) return rc;
     if (op.n_split == 1 && __builtin_popcountll(stored) == 1) {
         op.epilogue = c->o->epilogue;
         rc = set_aux(c, &op, s);
-        if (!rc) rc = set_out(c, &op, (uint32_t)__builtin_ctzll(stored), s);
-        if (!rc) rc = add_pop(c, &op);
+        if (!rc) rc = weft__lower_out(c, &op, (uint32_t)__builtin_ctzll(stored), s);
+        if (!rc) rc = weft__lower_add(c, &op);
         return rc ? rc : send_copies(c, device, op.out, s);
     }
     op.flags |= WEFT_OP_PARTIAL;
     rc = new_partial(c, device, rows.n, op.n_split, &op.partial);
     if (!rc && c->o->norm) rc = new_partial(c, device, weft_div_up(rows.n, 16), op.n_split, &op.squares);
-    if (!rc) rc = add_pop(c, &op);
+    if (!rc) rc = weft__lower_add(c, &op);
     return rc ? rc : reduce_to_all(c, device, op.partial, op.squares, s);
 }
 
@@ -312,14 +332,14 @@ static int lower_norm(const ctx *c, uint32_t first, uint32_t of)
     for (uint32_t e = 0; e < c->p->opt->n_device && !rc; e++) {
         if (!(c->dests >> e & 1)) continue;
         const uint32_t device = e >= first && e < first + of ? e : first;
-        weft_op op = blank(c, device, WEFT_KIND_RMSNORM, c->k, c->k);
+        weft_op op = weft__op_blank(c, device, WEFT_KIND_RMSNORM, c->k, c->k);
         op.eps = c->o->eps;
-        rc = activation(c->p, c->o->x, device, c->k, &op.x);
+        rc = weft__lower_activation(c->p, c->o->x, device, c->k, &op.x);
         if (!rc && c->o->w != WEFT_NONE) {
-            rc = weight(c->p, c->o->w, device, (slice){0, 1}, (slice){0, c->k}, &op.w);
+            rc = weft__lower_weight(c->p, c->o->w, device, (slice){0, 1}, (slice){0, c->k}, &op.w);
         }
-        if (!rc) rc = set_out(c, &op, e, (slice){0, c->cols});
-        if (!rc) rc = add_pop(c, &op);
+        if (!rc) rc = weft__lower_out(c, &op, e, (slice){0, c->cols});
+        if (!rc) rc = weft__lower_add(c, &op);
     }
     return rc;
 }
@@ -332,11 +352,11 @@ static int lower_kept(const ctx *c, uint32_t device, slice s)
     op.flags = c->o->norm ? WEFT_OP_NORM : 0;
     op.eps = c->o->eps;
     op.epilogue = c->o->epilogue;
-    int rc = activation(c->p, c->o->x, device, c->k, &op.x);
-    if (!rc) rc = weight(c->p, c->o->w, device, rows, (slice){0, c->k}, &op.w);
+    int rc = weft__lower_activation(c->p, c->o->x, device, c->k, &op.x);
+    if (!rc) rc = weft__lower_weight(c->p, c->o->w, device, rows, (slice){0, c->k}, &op.w);
     if (!rc) rc = set_aux(c, &op, s);
-    if (!rc) rc = activation(c->p, c->o->out, device, s.n, &op.out);
-    return rc ? rc : add_pop(c, &op);
+    if (!rc) rc = weft__lower_activation(c->p, c->o->out, device, s.n, &op.out);
+    return rc ? rc : weft__lower_add(c, &op);
 }
 
 /* x is cut over the group: device t adds its share of every reducer's columns into that reducer's memory. */
@@ -345,21 +365,21 @@ static int lower_rows(const ctx *c, uint32_t first, uint32_t of)
     weft__plan_state *p = c->p;
     uint32_t shares = 0;
     for (uint32_t t = 0; t < of; t++)
-        shares += slice_of(c->k, t, of).n > 0;
+        shares += weft__slice_of(c->k, t, of, c->quantum[c->o->x]).n > 0;
     for (uint32_t r = 0; r < of; r++) {
-        const slice s = slice_of(c->cols, r, of), rows = w_rows(c, s);
+        const slice s = weft__slice_of(c->cols, r, of, c->quantum[c->o->out]), rows = w_rows(c, s);
         uint32_t partial, split = 0;
         if (!s.n) continue;
         int rc = new_partial(c, first + r, rows.n, shares, &partial);
         for (uint32_t t = 0; t < of && !rc; t++) {
-            const slice ks = slice_of(c->k, t, of);
+            const slice ks = weft__slice_of(c->k, t, of, c->quantum[c->o->x]);
             if (!ks.n) continue;
             weft_op op = gemm(c, first + t, rows.n, ks.n);
             op.flags = WEFT_OP_PARTIAL;
-            rc = activation(p, c->o->x, first + t, ks.n, &op.x);
-            if (!rc) rc = weight(p, c->o->w, first + t, rows, ks, &op.w);
+            rc = weft__lower_activation(p, c->o->x, first + t, ks.n, &op.x);
+            if (!rc) rc = weft__lower_weight(p, c->o->w, first + t, rows, ks, &op.w);
             if (!rc) rc = weft__view_new(p, partial, 0, rows.n, split++, &op.partial);
-            if (!rc) rc = add_pop(c, &op);
+            if (!rc) rc = weft__lower_add(c, &op);
         }
         if (!rc) rc = reduce_to_all(c, first + r, partial, WEFT_NONE, s);
         if (rc) return rc;
@@ -373,6 +393,7 @@ static int stays_sliced(const ctx *c)
     const weft__graph *g = c->p->g;
     const uint32_t reader = c->reader[c->o->out];
     if (g->tensors[c->o->out].role != WEFT_ROLE_ACT || reader >= g->n_op) return 0;
+    if (g->ops[reader].kind == WEFT__GOP_ROPE) return 1;
     if (g->ops[reader].kind != WEFT__GOP_GEMM) return 0;
     return g->ops[reader].x == c->o->out && !g->ops[reader].norm && c->p->group_of[reader] == c->p->group_of[c->gop];
 }
@@ -388,12 +409,13 @@ static int lower_op(ctx *c)
     c->cols = p->g->tensors[c->o->out].cols;
     c->dests = p->gt_need[c->o->out];
     if (!c->dests) c->dests = 1ull << first; /* nobody reads it */
+    if (c->o->kind >= WEFT__GOP_EMBED) return weft__lower_decode(c, first, of);
     if (c->o->kind == WEFT__GOP_RMSNORM) return lower_norm(c, first, of);
     if (of == 1) return lower_columns(c, first, (slice){0, c->cols});
     if (c->sliced[c->o->x]) return lower_rows(c, first, of);
     c->sliced[c->o->out] = (uint8_t)stays_sliced(c);
     for (uint32_t t = 0; t < of && !rc; t++) {
-        const slice s = slice_of(c->cols, t, of);
+        const slice s = weft__slice_of(c->cols, t, of, c->quantum[c->o->out]);
         if (!s.n) continue;
         rc = c->sliced[c->o->out] ? lower_kept(c, first + t, s) : lower_columns(c, first + t, s);
     }
@@ -405,7 +427,7 @@ static int weight_there(weft__plan_state *p, uint32_t tensor, uint32_t device, u
 {
     const weft__ptensor *t = &p->tensors[tensor];
     const weft_weight *w = &p->weights[t->t.weight];
-    return weight(p, t->gt, device, (slice){w->row0, t->t.rows}, (slice){w->col0, t->t.cols}, id);
+    return weft__lower_weight(p, t->gt, device, (slice){w->row0, t->t.rows}, (slice){w->col0, t->t.cols}, id);
 }
 
 /* What the next device needs to take GEMMs and norms of a device: their weights. */
@@ -437,9 +459,14 @@ static void note_reader(ctx *c, uint32_t gt)
 int weft__lower(weft__plan_state *p)
 {
     const uint32_t n = p->g->n_tensor;
-    ctx c = {.p = p, .sliced = calloc(n + 1, 1), .reader = malloc((n + 1) * sizeof(uint32_t))};
-    int rc = c.sliced && c.reader ? 0 : weft__fail(WEFT_ENOMEM, "plan: %u tensors", n);
+    ctx c = {.p = p,
+             .sliced = calloc(n + 1, 1),
+             .reader = malloc((n + 1) * sizeof(uint32_t)),
+             .quantum = malloc((n + 1) * sizeof(uint32_t))};
+    int rc = c.sliced && c.reader && c.quantum ? 0 : weft__fail(WEFT_ENOMEM, "plan: %u tensors", n);
     if (!rc) memset(c.reader, 0xff, (n + 1) * sizeof(uint32_t));
+    for (uint32_t i = 0; i < n && !rc; i++)
+        c.quantum[i] = p->g->tensors[i].quantum ? p->g->tensors[i].quantum : 64;
     for (c.gop = 0; c.gop < p->g->n_op && !rc; c.gop++) {
         note_reader(&c, p->g->ops[c.gop].x);
         note_reader(&c, p->g->ops[c.gop].aux);
@@ -451,5 +478,6 @@ int weft__lower(weft__plan_state *p)
     if (!rc && p->opt->alternates) rc = add_alternates(p);
     free(c.sliced);
     free(c.reader);
+    free(c.quantum);
     return rc;
 }

@@ -32,8 +32,7 @@ static uint64_t *pop_ranks(const weft__plan_state *p)
     uint64_t *rank = calloc(p->n_pop + 1, sizeof *rank), *after = calloc(p->n_tensor + 1, sizeof *after);
     for (uint32_t i = p->n_pop; rank && after && i-- > 0;) {
         const weft_op *op = &p->pops[i].op;
-        const uint32_t out = op->flags & WEFT_OP_PARTIAL ? op->partial : op->out;
-        const uint32_t reads[2] = {op->kind == WEFT_KIND_REDUCE ? op->partial : op->x, op->aux};
+        const uint32_t out = weft__op_written(op), reads[2] = {weft__op_main(op), op->aux};
         rank[i] = after[p->tensors[out].base] + unit_cost(p, &p->pops[i]);
         for (int r = 0; r < 2; r++) {
             if (reads[r] == WEFT_NONE) continue;

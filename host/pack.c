@@ -29,8 +29,8 @@ weft__weight weft__weight_of_image(const weft__image *img, uint32_t tensor)
         .row0 = w->row0,
         .col0 = w->col0,
         .dtype = t->dtype,
-        .source = {w->fill, string_or_null(img, w->a), string_or_null(img, w->b), string_or_null(img, w->gain), w->seed,
-                   w->scale},
+        .source = {w->fill, string_or_null(img, w->a), string_or_null(img, w->b), string_or_null(img, w->c),
+                   string_or_null(img, w->gain), w->rows_a, w->rows_b, w->rows_c, w->seed, w->scale},
     };
 }
 
@@ -62,29 +62,55 @@ static int check_shape(const weft__weight *w, const weft__weight_reader *reader,
     return 0;
 }
 
-/* The named tensors' rows, which alternate in eights where there are two; *limit: rows that each has. */
-static int check_model(const weft__weight *w, const weft__weight_reader *reader, uint32_t *limit, uint32_t *cols)
+typedef struct parts { /* the tensors whose rows take turns */
+    const char *name[3];
+    uint32_t each[3];  /* rows of it a turn */
+    uint32_t limit[3]; /* rows that it has; of vectors: columns */
+    uint32_t n, turn, cols;
+} parts;
+
+/* Vectors of fp32 have their values where matrices have rows. */
+static int is_joined_vector(const weft__weight *w) { return w->dtype == WEFT_FP32 && w->rows == 1 && w->source.b; }
+
+static int find_parts(const weft__weight *w, const weft__weight_reader *reader, parts *p)
 {
     const weft__source *s = &w->source;
-    uint32_t other_rows, other_cols;
+    const int vector = is_joined_vector(w);
+    *p = (parts){{s->a, s->b, s->c}, {s->rows_a, s->rows_b, s->rows_c}, {0}, 0, 0, 0};
     if (!s->a) return weft__fail(WEFT_EUSAGE, "weight %s: no tensor is named", w->name);
-    int status = check_shape(w, reader, s->a, limit, cols);
-    if (status || !s->b) return status;
-    status = check_shape(w, reader, s->b, &other_rows, &other_cols);
-    if (!status && (other_rows != *limit || other_cols != *cols))
-        status = weft__fail(WEFT_EFILE, "weight %s: tensors %s and %s differ in shape", w->name, s->a, s->b);
-    return status;
+    for (; p->n < 3 && p->name[p->n]; p->n++) {
+        uint32_t rows, cols;
+        weft__weight whole = *w;
+        if (vector) whole.cols = 1, whole.col0 = 0; /* as wide as it is */
+        int status = check_shape(&whole, reader, p->name[p->n], &rows, &cols);
+        if (status) return status;
+        if (vector && rows != 1)
+            return weft__fail(WEFT_EFILE, "weight %s: tensor %s has %u rows, not 1", w->name, p->name[p->n], rows);
+        if (!vector && p->n && cols != p->cols)
+            return weft__fail(WEFT_EFILE, "weight %s: tensors %s and %s differ in columns", w->name, s->a,
+                              p->name[p->n]);
+        p->limit[p->n] = vector ? cols : rows;
+        p->cols = cols;
+        p->turn += p->each[p->n];
+    }
+    for (uint32_t i = 0; i < p->n && p->n > 1; i++) {
+        if (!p->each[i]) return weft__fail(WEFT_EUSAGE, "weight %s: no rows of %s a turn", w->name, p->name[i]);
+        if (weft_div_up(p->limit[i], p->each[i]) != weft_div_up(p->limit[0], p->each[0]))
+            return weft__fail(WEFT_EFILE, "weight %s: tensors %s and %s differ in shape", w->name, s->a, p->name[i]);
+    }
+    return 0;
 }
 
 /* Which tensor holds packed row r, and at which of its rows. */
-static const char *row_source(const weft__source *s, uint32_t r, uint32_t *row)
+static uint32_t row_source(const parts *p, uint32_t r, uint32_t *row)
 {
-    if (!s->b) {
-        *row = r;
-        return s->a;
-    }
-    *row = r / 16 * 8 + r % 8;
-    return r % 16 < 8 ? s->a : s->b;
+    *row = r;
+    if (p->n == 1) return 0;
+    uint32_t i = 0, at = r % p->turn;
+    for (; at >= p->each[i]; i++)
+        at -= p->each[i];
+    *row = r / p->turn * p->each[i] + at;
+    return i;
 }
 
 static int read_gain(const weft__weight *w, const weft__weight_reader *reader, uint32_t cols, float *gain, float *dst)
@@ -100,23 +126,41 @@ static int read_gain(const weft__weight *w, const weft__weight_reader *reader, u
     return status;
 }
 
+/* Values col0 .. +cols of a vector whose parts take turns. */
+static int joined_vector(const weft__weight *w, const weft__weight_reader *reader, const parts *p, float *dst)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < p->n && !status; i++) {
+        float *all = malloc(p->limit[i] * sizeof *all);
+        if (!all) return weft__fail(WEFT_ENOMEM, "weight %s: a row of %u values", w->name, p->limit[i]);
+        status = reader->rows(reader->user, p->name[i], 0, 1, all);
+        for (uint32_t c = 0, at; c < w->cols && !status; c++)
+            if (row_source(p, w->col0 + c, &at) == i) dst[c] = at < p->limit[i] ? all[at] : 0.0f;
+        free(all);
+    }
+    return status;
+}
+
 static int model_rows(const weft__weight *w, const weft__weight_reader *reader, uint32_t row, uint32_t n,
                       float *scratch, float *dst)
 {
-    uint32_t limit, cols, source_row;
-    int status = check_model(w, reader, &limit, &cols);
+    uint32_t source_row;
+    parts p;
+    int status = find_parts(w, reader, &p);
     if (status) return status;
+    if (is_joined_vector(w)) return n ? joined_vector(w, reader, &p, dst) : 0;
     /* Rows are read whole; a slice of columns (or a tensor wider than the weight) goes through a buffer of its own. */
+    const uint32_t cols = p.cols;
     float *whole = cols == w->cols ? NULL : malloc((size_t)cols * sizeof *whole), *gain = scratch + w->col0 + w->cols;
     if (cols != w->cols && !whole) return weft__fail(WEFT_ENOMEM, "weight %s: a row of %u values", w->name, cols);
     if (w->source.gain) status = read_gain(w, reader, cols, whole ? whole : scratch, gain);
     for (uint32_t i = 0; i < n && !status; i++, dst += w->cols) {
-        const char *tensor = row_source(&w->source, w->row0 + row + i, &source_row);
-        if (source_row >= limit) {
+        const uint32_t part = row_source(&p, w->row0 + row + i, &source_row);
+        if (source_row >= p.limit[part]) {
             memset(dst, 0, w->cols * sizeof *dst);
             continue;
         }
-        status = reader->rows(reader->user, tensor, source_row, 1, whole ? whole : dst);
+        status = reader->rows(reader->user, p.name[part], source_row, 1, whole ? whole : dst);
         if (whole) memcpy(dst, whole + w->col0, w->cols * sizeof *dst);
         for (uint32_t c = 0; w->source.gain && c < w->cols; c++)
             dst[c] *= gain[c];

@@ -66,7 +66,8 @@ int weft__view_new(weft__plan_state *p, uint32_t base, uint32_t col0, uint32_t c
     if (rc) return rc;
     if (t.role == WEFT_ROLE_OUTPUT || t.role == WEFT_ROLE_INPUT) t.role = WEFT_ROLE_ACT;
     if (t.layout == WEFT_LAYOUT_PARTIAL) {
-        t.offset = (uint64_t)split * (t.bytes / t.splits); /* relative to the base until memory is laid out */
+        t.offset = (uint64_t)split * (t.bytes / t.splits) +
+                   (uint64_t)col0 / 16 * t.rows * 64; /* from the base so far */
     } else if (t.layout == WEFT_LAYOUT_ROW) {
         t.offset = (uint64_t)col0 * 4; /* a bias: one row of fp32 */
     } else {
@@ -238,10 +239,11 @@ int weft__place(weft__plan_state *p)
     if (rc) return rc;
     for (uint32_t i = 0; i < g->n_op; i++) {
         const weft__gop *op = &g->ops[i];
-        const uint64_t mask = group_mask(p, p->group_of[i]);
+        const uint64_t first = 1ull << p->group_of[i],
+                       mask = op->kind == WEFT__GOP_SAMPLE ? first : group_mask(p, p->group_of[i]);
         p->gt_need[op->x] |= mask;
         if (op->aux != WEFT_NONE) p->gt_need[op->aux] |= mask;
-        if (g->tensors[op->out].role == WEFT_ROLE_OUTPUT) p->gt_need[op->out] |= 1ull << p->group_of[i];
+        if (g->tensors[op->out].role == WEFT_ROLE_OUTPUT) p->gt_need[op->out] |= first;
     }
     return 0;
 }

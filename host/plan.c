@@ -48,14 +48,19 @@ static int check_options(const weft__plan_options *o)
     return 0;
 }
 
-static int is_linear(const weft__gop *op) { return op->kind == WEFT__GOP_GEMM || op->kind == WEFT__GOP_RMSNORM; }
+static int is_linear(const weft__gop *op) { return op->kind != WEFT__GOP_MIX && op->kind != WEFT__GOP_NOP; }
+
+static uint32_t rows_of(const weft__graph *g, const weft__gop *op)
+{
+    return g->tensors[op->kind == WEFT__GOP_EMBED ? op->out : op->x].rows;
+}
 
 /* *linear: whether the graph is of GEMMs and norms (then all of one batch) or of MIX and NOP ops. */
 static int check_graph(const weft__graph *g, uint32_t n_device, int *linear, uint32_t *m)
 {
     if (!g->n_op) return weft__fail(WEFT_EUSAGE, "plan: the graph has no ops");
     *linear = is_linear(&g->ops[0]);
-    *m = *linear ? g->tensors[g->ops[0].x].rows : 0;
+    *m = *linear ? rows_of(g, &g->ops[0]) : 0;
     if (g->n_cost && g->n_cost_device != n_device) {
         return weft__fail(WEFT_EUSAGE, "plan: the graph has costs for %u devices, not for %u", g->n_cost_device,
                           n_device);
@@ -64,9 +69,9 @@ static int check_graph(const weft__graph *g, uint32_t n_device, int *linear, uin
         if (is_linear(&g->ops[i]) != *linear) {
             return weft__fail(WEFT_EUSAGE, "plan: op %u: GEMMs and norms don't mix with MIX and NOP ops", i);
         }
-        if (*linear && g->tensors[g->ops[i].x].rows != *m) {
-            return weft__fail(WEFT_EUSAGE, "plan: op %s has %u rows, others %u", g->ops[i].name,
-                              g->tensors[g->ops[i].x].rows, *m);
+        if (*linear && rows_of(g, &g->ops[i]) != *m) {
+            return weft__fail(WEFT_EUSAGE, "plan: op %s has %u rows, others %u", g->ops[i].name, rows_of(g, &g->ops[i]),
+                              *m);
         }
     }
     return 0;

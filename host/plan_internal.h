@@ -39,7 +39,7 @@ typedef struct weft__pop {
     uint8_t even;        /* the groups are shared out evenly over n_nt tasks; else all but the last take `groups` */
     uint8_t alt;         /* device that may steal its tasks, 0xff: none */
     uint32_t alt_w, alt_aux, alt_local; /* its weights there, and its entry in the op table there */
-    uint8_t wait_aux;                   /* its aux is not ordered by what it waits for anyway */
+    uint8_t wait_second;                /* what it reads beside is not ordered by what it waits for anyway */
 } weft__pop;
 
 /* Order works on units: the tasks of one pop for one row tile (GEMM graphs), or the tasks of one op (MIX, NOP). */
@@ -76,6 +76,30 @@ typedef struct weft__plan_state {
 int weft__plan_grow(weft__plan_state *p, void **array, uint32_t n, uint32_t more, uint32_t *cap, size_t elem);
 int weft__plan_string(weft__plan_state *p, const char *s, uint32_t *offset);
 
+/* The tensor that a pop's tasks read first of all, and the one that they write. */
+static inline uint32_t weft__op_main(const weft_op *op)
+{
+    switch (op->kind) {
+    case WEFT_KIND_REDUCE:
+    case WEFT_KIND_ATTN_COMBINE:
+    case WEFT_KIND_SAMPLE: return op->partial;
+    case WEFT_KIND_PAGES:
+    case WEFT_KIND_EMBED: return WEFT_NONE; /* of this step */
+    default: return op->x;
+    }
+}
+static inline uint32_t weft__op_written(const weft_op *op)
+{
+    return op->flags & WEFT_OP_PARTIAL || op->kind == WEFT_KIND_ATTN ? op->partial : op->out;
+}
+/* What they read beside: the residual, or the page table. */
+static inline uint32_t weft__op_second(const weft_op *op)
+{
+    if (op->kind == WEFT_KIND_SAMPLE) return op->x;
+    if (op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ROPE) return op->aux;
+    return op->epilogue == WEFT_EPI_RESIDUAL ? op->aux : WEFT_NONE;
+}
+
 /* tile.c: the shape of tiles for the whole plan, then of one pop's (needs op filled). */
 int weft__tile_plan(weft__plan_state *p);
 void weft__tile_pop(const weft__plan_state *p, weft__pop *pop);
@@ -97,6 +121,32 @@ int weft__place(weft__plan_state *p);
 int weft__lower(weft__plan_state *p);
 int weft__base_new(weft__plan_state *p, const weft_tensor *t, uint32_t gt, uint32_t *id);
 int weft__view_new(weft__plan_state *p, uint32_t base, uint32_t col0, uint32_t cols, uint32_t split, uint32_t *id);
+
+/* What lower.c and lower_decode.c share. */
+typedef struct weft__slice {
+    uint32_t first, n; /* columns */
+} weft__slice;
+typedef struct weft__lowering {
+    weft__plan_state *p;
+    uint32_t gop;
+    const weft__gop *o;
+    uint32_t name; /* of the op, in strings */
+    uint32_t dtype, k, cols;
+    uint64_t dests;    /* devices that read out */
+    uint8_t *sliced;   /* [n_tensor]: out of a column split that stays where it is */
+    uint32_t *reader;  /* [n_tensor]: the op that reads it, WEFT_NONE if none does, SEVERAL if more than one */
+    uint32_t *quantum; /* [n_tensor]: columns that a slice has a multiple of */
+} weft__lowering;
+weft__slice weft__slice_of(uint32_t cols, uint32_t t, uint32_t of, uint32_t quantum);
+weft_op weft__op_blank(const weft__lowering *c, uint32_t device, uint32_t kind, uint32_t n, uint32_t k);
+int weft__lower_activation(weft__plan_state *p, uint32_t gt, uint32_t device, uint32_t cols, uint32_t *id);
+int weft__lower_weight(weft__plan_state *p, uint32_t gt, uint32_t device, weft__slice rows, weft__slice cols,
+                       uint32_t *id);
+int weft__lower_out(const weft__lowering *c, weft_op *op, uint32_t reader, weft__slice s);
+int weft__lower_add(const weft__lowering *c, const weft_op *op);
+
+/* lower_decode.c: what of a decoder is no GEMM and no norm. */
+int weft__lower_decode(weft__lowering *c, uint32_t first, uint32_t of);
 
 /* counters.c: packets, counters and levels of a GEMM graph; then what one task waits for and signals. */
 enum {

@@ -117,17 +117,27 @@ static int each_write(races *r, write_fn *fn, void *arg)
     return 0;
 }
 
-/* The host writes it, between steps. */
-static int is_host_written(uint32_t role)
+/* The host writes it, between steps: inputs, and caches and tables that no task writes. */
+static int is_host_written(const races *r, uint32_t region)
 {
-    return role == WEFT_ROLE_INPUT || role == WEFT_ROLE_KV || role == WEFT_ROLE_TABLE;
+    const uint32_t role = r->p->img->tensors[r->regions.base[region]].role;
+    if (role == WEFT_ROLE_KV || role == WEFT_ROLE_TABLE) return r->first[region + 1] == r->first[region];
+    return role == WEFT_ROLE_INPUT;
+}
+
+/* What lies in caches and tables is data: only the kinds that keep to rows of their own may write there. */
+static int may_write(uint32_t role, uint32_t kind)
+{
+    if (role == WEFT_ROLE_KV) return kind == WEFT_KIND_ROPE || kind == WEFT_KIND_SAMPLE;
+    if (role == WEFT_ROLE_TABLE) return kind == WEFT_KIND_PAGES || kind == WEFT_KIND_SAMPLE;
+    return role != WEFT_ROLE_INPUT;
 }
 
 static int count_write(races *r, uint32_t region, const write *w, void *arg)
 {
     const weft_tensor *t = &r->p->img->tensors[r->regions.base[region]];
     (void)arg;
-    if (is_host_written(t->role)) {
+    if (!may_write(t->role, r->p->tasks[w->task].kind)) {
         return weft__fail(WEFT_EREFUSED, "%s writes an input", weft__name_task(r->p, w->task).text);
     }
     r->first[region + 1]++;
@@ -420,7 +430,7 @@ static int check_read(const races *r, uint32_t device, uint32_t task, const weft
 {
     const weft__place *place = &r->regions.place[x->tensor];
     if (place->region == WEFT_NONE) return 0; /* a weight */
-    if (is_host_written(r->p->img->tensors[r->regions.base[place->region]].role)) return 0;
+    if (is_host_written(r, place->region)) return 0;
     if (x->shares) return check_shares(r, device, task, x, place->region);
     for (uint32_t s = x->s0; s < x->s1; s++) {
         uint32_t row = x->r0, lo = r->band0[place->region], hi = r->band0[place->region + 1];

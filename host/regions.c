@@ -28,6 +28,12 @@ static int place_view(const weft_tensor *b, const weft_tensor *v, weft__place *a
     const uint64_t from = v->offset - b->offset;
     if (v->layout != b->layout || v->dtype != b->dtype || v->rows != b->rows) return -1;
     if (from + v->bytes > b->bytes) return -1;
+    if (b->layout == WEFT_LAYOUT_PARTIAL && b->splits == 1 && v->splits == 1) { /* columns, in sixteens */
+        const uint64_t block = (uint64_t)b->rows * 64;
+        if (from % block || from / block * 16 + v->cols > b->cols) return -1;
+        at->col0 = (uint32_t)(from / block * 16);
+        return 0;
+    }
     if (b->layout == WEFT_LAYOUT_PARTIAL) {
         const uint64_t plane = b->bytes / b->splits;
         if (v->cols != b->cols || from % plane || from / plane + v->splits > b->splits) return -1;

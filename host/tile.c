@@ -3,6 +3,7 @@
  * Enters: options, rows, and for each pop its shape. Leaves: one row tile and one layout of activations for the
  * whole plan (so that row panels of all tensors coincide), and for each pop how many 16-row groups of W a task
  * takes. */
+#include "../tasks/attn.h"
 #include "plan_internal.h"
 
 enum {
@@ -159,6 +160,27 @@ static uint32_t norm_rows(const weft__plan_state *p, const weft__pop *pop)
     return weft_div_up(p->m, p->m_tile) * 10ull < p->opt->workers[pop->op.device] * 9ull ? 8 : p->m_tile;
 }
 
+/* The kinds of decoders, whose tasks are not of groups: as many attention tasks as workers, a KV head each for ROPE. */
+static int tile_decode(const weft__plan_state *p, weft__pop *pop)
+{
+    const uint32_t workers = p->opt->workers[pop->op.device], kv_heads = pop->op.param[WEFT_ATTN_KV_HEADS];
+    pop->n_mt = pop->groups = pop->n_nt = 1;
+    switch (pop->op.kind) {
+    case WEFT_KIND_PAGES: break;
+    case WEFT_KIND_EMBED:
+        pop->op.m_tile = norm_rows(p, pop);
+        pop->n_mt = weft_div_up(p->m, pop->op.m_tile);
+        break;
+    case WEFT_KIND_ROPE: pop->n_nt = kv_heads; break;
+    case WEFT_KIND_ATTN: pop->n_nt = workers; break;
+    case WEFT_KIND_ATTN_COMBINE: pop->n_nt = at_most(workers, p->m * kv_heads); break;
+    case WEFT_KIND_SAMPLE: pop->n_mt = p->m; break;
+    default: return 0;
+    }
+    pop->cost_ns = weft__cost_task(&pop->op, 1, pop->op.m_tile, 1);
+    return 1;
+}
+
 static uint32_t groups_of(const weft__plan_state *p, const weft__pop *pop, uint32_t groups, uint32_t rows)
 {
     switch (pop->op.kind) {
@@ -171,6 +193,7 @@ static uint32_t groups_of(const weft__plan_state *p, const weft__pop *pop, uint3
 
 void weft__tile_pop(const weft__plan_state *p, weft__pop *pop)
 {
+    if (tile_decode(p, pop)) return;
     if (pop->op.kind == WEFT_KIND_RMSNORM) pop->op.m_tile = norm_rows(p, pop);
     const uint32_t groups = weft_div_up(pop->op.n, 16), rows = p->m < pop->op.m_tile ? p->m : pop->op.m_tile;
     pop->n_mt = weft_div_up(p->m, pop->op.m_tile);

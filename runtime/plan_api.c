@@ -63,7 +63,7 @@ int weft_graph_tensor(weft_graph *g, const char *role, const char *name, const c
 int weft_graph_weight(weft_graph *g, const char *a, const char *b, const char *gain, const char *dtype, uint32_t n,
                       uint32_t k, uint32_t *tensor)
 {
-    const weft__source s = {.fill = WEFT_FILL_MODEL, .a = a, .b = b, .gain = gain};
+    const weft__source s = {.fill = WEFT_FILL_MODEL, .a = a, .b = b, .gain = gain, .rows_a = 8, .rows_b = 8};
     const int t = dtype_of(dtype);
     return t < 0 ? t : weft__graph_weight(g, a, (uint32_t)t, n, k, &s, tensor);
 }

@@ -83,8 +83,14 @@ typedef struct cutter { /* of one queue */
 
 static const weft_task *task_at(const cutter *c, uint32_t id) { return &c->img->tasks[c->q->task + id]; }
 
-/* Tasks of one GEMM that stand together in the order: they don't depend on each other, and what comes after them usually
- * waits for them all. From place `i`; their number. */
+/* Kinds whose tasks of one op don't depend on each other, while what comes after them usually waits for them all. */
+static int goes_together(uint32_t kind)
+{
+    return weft__is_gemm(kind) || kind == WEFT_KIND_ATTN || kind == WEFT_KIND_ATTN_COMBINE || kind == WEFT_KIND_ROPE ||
+           kind == WEFT_KIND_SAMPLE;
+}
+
+/* Tasks of one such op that stand together in the order. From place `i`; their number. */
 static uint32_t take_run(const cutter *c, uint32_t i)
 {
     const uint32_t *order = c->img->order + c->q->order;
@@ -93,7 +99,7 @@ static uint32_t take_run(const cutter *c, uint32_t i)
     do {
         c->run[n] = (struct run_task){task_at(c, order[i + n])->cost_ns, n, order[i + n]};
         n++;
-    } while (i + n < c->q->n_task && weft__is_gemm(first->kind) && task_at(c, order[i + n])->op == first->op &&
+    } while (i + n < c->q->n_task && goes_together(first->kind) && task_at(c, order[i + n])->op == first->op &&
              task_at(c, order[i + n])->kind == first->kind);
     return n;
 }
@@ -346,6 +352,7 @@ static weft_op_rt resolve(const weft_engine *e, const weft_op *op)
         .pk_aux = tensor_address(e, op->pk_aux),
         .partial = tensor_address(e, op->partial),
         .squares = tensor_address(e, op->squares),
+        .scale = tensor_address(e, op->scale),
         .m = op->m,
         .n = op->n,
         .k = op->k,

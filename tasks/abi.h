@@ -31,7 +31,7 @@
 #define WEFT_STATIC_ASSERT _Static_assert
 #endif
 
-#define WEFT_ABI_VERSION 2u
+#define WEFT_ABI_VERSION 3u
 #define WEFT_IMAGE_MAGIC 0x474d495446455721ull /* "!WEFTIMG" read as a little-endian 64-bit word */
 #define WEFT_NONE 0xffffffffu                  /* no tensor, no weight, no name */
 #define WEFT_MAX_DEVICES 64u                   /* logical devices in one image; size of the tables that list peers */
@@ -73,8 +73,8 @@ enum weft_role {          /* what a tensor is for */
     WEFT_ROLE_OUTPUT = 3, /* read by the host after a step */
     WEFT_ROLE_PACKET = 4,
     WEFT_ROLE_PARTIAL = 5,
-    WEFT_ROLE_KV = 6,
-    WEFT_ROLE_TABLE = 7
+    WEFT_ROLE_KV = 6,   /* rows of it that a step writes are data: it is written by (row of the step, head) */
+    WEFT_ROLE_TABLE = 7 /* page tables, tokens fed back */
 };
 
 enum weft_epilogue {
@@ -145,7 +145,11 @@ WEFT_STATIC_ASSERT(sizeof(weft_signal) == 8, "two signals are one 16-byte load")
  *   COPY          m0, g0, ng, rows     groups of 16 columns from g0 (a multiple of 4), `rows` rows from m0 (a multiple of
  *                                      what a block of the layout has: whole blocks are copied)
  *   ATTN          share, n_shares, -, -  this task's share of the step's units
- *   ATTN_COMBINE  first, count, -, -   (sequence * kv heads + kv head) from first                                  */
+ *   ATTN_COMBINE  first, count, -, -   (row * kv heads + kv head) from first
+ *   PAGES         -                    all page writes of the step
+ *   EMBED         m0, 0, ng, rows      whole rows, as RMSNORM
+ *   ROPE          m0, h0, nh, rows     KV heads h0 .. +nh, and the query heads that go with them
+ *   SAMPLE        m0, -, -, rows                                                                                    */
 typedef struct weft_task {
     WEFT_ALIGNAS(16) uint8_t kind;
     uint8_t alt_device; /* may be stolen by this device once ready; 0xff: by none */
@@ -189,21 +193,24 @@ enum weft_fill {
     WEFT_FILL_MODEL = 0,
     WEFT_FILL_SEED = 1
 };
-/* Where a weight comes from: names in the model's files, or seeded values (seed.h). Rows of a and b alternate in eights
- * where b is given (gate, up); the columns are multiplied by the gain where one is given.                            */
+/* Where a weight comes from: names in the model's files, or seeded values (seed.h). Rows are rows_a of a, then rows_b of b,
+ * then rows_c of c, over and over (gate, up: 8, 8; a KV head's queries, keys, values); rows past a tensor's end are zero.
+ * The columns are multiplied by the gain where one is given. A vector of fp32 counts its columns as such rows.           */
 typedef struct weft_weight {
-    uint32_t fill;       /* enum weft_fill */
-    uint32_t a, b, gain; /* names: offsets in strings, or WEFT_NONE */
+    uint32_t fill;                   /* enum weft_fill */
+    uint32_t a, b, c, gain;          /* names: offsets in strings, or WEFT_NONE */
+    uint32_t rows_a, rows_b, rows_c; /* 0 where there is no such name; with a alone they don't matter */
     uint64_t seed;
     float scale; /* seeded values are uniform in [-scale, scale) */
     /* the tensor is a slice: its (0, 0) is (row0, col0) of the whole packed matrix; multiples of 16, 64 */
     uint32_t row0, col0;
     uint32_t pad;
 } weft_weight;
-WEFT_STATIC_ASSERT(sizeof(weft_weight) == 40, "no padding");
+WEFT_STATIC_ASSERT(sizeof(weft_weight) == 56, "no padding");
 
 /* An op: everything that its tasks share. RMSNORM: x, w (the gain: one row of fp32, or WEFT_NONE), out, eps; COPY: x, out;
- * both with n = k. Tensor fields are indices into tensors[], or WEFT_NONE. */
+ * both with n = k. What decoders have beside: attn.h (PAGES, ROPE, ATTN, ATTN_COMBINE), sample.h (EMBED, SAMPLE). Tensor
+ * fields are indices into tensors[], or WEFT_NONE. */
 typedef struct weft_op {
     uint32_t name; /* offset in strings, or WEFT_NONE */
     uint16_t device;
@@ -215,7 +222,8 @@ typedef struct weft_op {
     uint32_t m_tile;   /* rows a task takes (the last may have fewer) */
     uint32_t split_kb; /* K blocks of 64 a split takes; all of them if K is not split */
     uint32_t n_split;
-    uint32_t x, w, out, aux, scale;
+    uint32_t x, w, out, aux;
+    uint32_t scale; /* of FP8 and INT8 weights; ROPE: its vector of fp32 */
     uint32_t pk_x, pk_out, pk_aux, partial;
     /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages of a sequence */
     uint32_t param[6];
@@ -290,9 +298,10 @@ typedef struct weft_op_rt {
     uint8_t aux_layout, pad0;
     uint16_t alt; /* as in weft_op */
     float eps;
-    uint64_t squares;
+    uint64_t squares, scale;
+    uint64_t pad1;
 } weft_op_rt;
-WEFT_STATIC_ASSERT(sizeof(weft_op_rt) == 144, "loaded as nine 16-byte words");
+WEFT_STATIC_ASSERT(sizeof(weft_op_rt) == 160, "loaded as ten 16-byte words");
 
 #define WEFT_STEP_RECORD_BYTES 4096u
 #define WEFT_STEP_RING 16u /* steps in flight, a power of two */
@@ -321,11 +330,44 @@ typedef struct weft_step_record {
 } weft_step_record;
 WEFT_STATIC_ASSERT(sizeof(weft_step_record) == WEFT_STEP_RECORD_BYTES, "a record is a page");
 
-/* Payload of a step with attention. The page table is a device tensor: pages[seq * max_pages + i]. */
-typedef struct weft_step_attn {
-    uint32_t n_seq, pad[3];
-    uint32_t kv_len[64]; /* tokens in the cache of each sequence, the present one included */
-} weft_step_attn;
+/* Payload of a step of a decoder: the head, n_row rows, n_write page writes. Rows are tokens: one a sequence that
+ * decodes, several of a sequence whose prompt is read. Rows of one sequence stand in the order of their positions.      */
+#define WEFT_MAX_ROWS 64u
+#define WEFT_TOKEN_OF 0x80000000u /* weft_step_row.token: what SAMPLE made of row (token & 63) in the step before */
+
+enum weft_row_flag {
+    WEFT_ROW_SAMPLE = 1u << 0, /* SAMPLE chooses the token after this one */
+    WEFT_ROW_LOGITS = 1u << 1  /* and stores the row's logits */
+};
+
+typedef struct weft_step_row {
+    uint32_t kv_len;    /* tokens that the row sees, itself included: its position is kv_len - 1; 0: nothing is done */
+    uint32_t slot;      /* its sequence's row of the page table */
+    uint32_t token;     /* id, or WEFT_TOKEN_OF | row */
+    uint32_t flags;     /* enum weft_row_flag */
+    float temperature;  /* 0: the most likely token */
+    float top_p, min_p; /* 1, 0: off */
+    float penalty;      /* of tokens that the sequence holds (Keskar et al. 2019); 1: off */
+    uint32_t top_k;     /* 0: off */
+    uint32_t seed;      /* the draw hashes it with the position */
+    uint32_t pad[2];
+} weft_step_row;
+WEFT_STATIC_ASSERT(sizeof(weft_step_row) == 48, "three 16-byte words");
+
+typedef struct weft_page_write { /* table[slot][index] = page, before anything of the step reads the table */
+    uint16_t slot, index;
+    uint32_t page;
+} weft_page_write;
+
+typedef struct weft_step_batch {
+    uint32_t n_row, n_write;
+    uint32_t pad[2];
+    weft_step_row row[WEFT_MAX_ROWS]; /* n_row of them; the writes follow the last one */
+} weft_step_batch;
+WEFT_STATIC_ASSERT(sizeof(weft_step_batch) == 16 + 48 * WEFT_MAX_ROWS, "no padding");
+
+#define WEFT_BATCH_BYTES(n_row, n_write) (16u + 48u * (n_row) + 8u * (n_write))
+#define WEFT_MAX_PAGE_WRITES 112u /* beside 64 rows: what is left of the payload */
 
 /* Who stopped, where, waiting for what. Written once, by the worker that wins the abort word. */
 enum weft_abort_cause {
@@ -359,6 +401,12 @@ typedef struct weft_ctl {
     weft_step_record ring[WEFT_STEP_RING];
 } weft_ctl;
 
+/* What SAMPLE made of each row with WEFT_ROW_SAMPLE: complete when the step is. */
+typedef struct weft_step_result {
+    uint32_t token[WEFT_MAX_ROWS]; /* WEFT_NONE: a logit was not a number */
+    float logprob[WEFT_MAX_ROWS];  /* of that token, natural logarithm, before temperature and cuts */
+} weft_step_result;
+
 /* Host memory that host and devices share (pinned), one an engine. */
 typedef struct weft_mailbox {
     weft_step_record ring[WEFT_STEP_RING]; /* host writes, rank 0's device reads; slot seq % WEFT_STEP_RING */
@@ -367,6 +415,7 @@ typedef struct weft_mailbox {
     weft_line abort;                       /* device writes: not 0 once `report` is complete */
     WEFT_ALIGNAS(128) weft_report report;
     weft_line resident[WEFT_MAX_DEVICES]; /* [d]: workers of device d that have checked in; device writes */
+    WEFT_ALIGNAS(128) weft_step_result result[WEFT_STEP_RING]; /* slot seq % WEFT_STEP_RING; device writes */
 } weft_mailbox;
 
 /* One task as it ran. Times in the clock of its worker (see weft_trace_clock). */

@@ -1,8 +1,10 @@
-/* attn.c: portable bodies of attn and attn_combine. Layout, units and partials: attn.h.
+/* attn.c: portable bodies of pages, rope, attn and attn_combine. Layout, units and partials: attn.h.
  *
  * Invariants: a unit's partial depends on its sequence alone; partials combine in block order. So a sequence's result
  * doesn't depend on the batch, nor on how units were dealt out.                                                        */
 #include "attn.h"
+#include "batch.h"
+#include "epilogue.h"
 #include "half.h"
 #include "kinds.h"
 
@@ -23,14 +25,14 @@ WEFT_STATIC_ASSERT(sizeof(scratch) <= WEFT_SCRATCH_BYTES, "the worker's scratch 
 typedef struct shape {
     const weft_op_rt *op;
     uint32_t heads, kv_heads, dim, hpk, max_blocks, max_pages;
-    uint32_t n_seq;
-    const uint32_t *kv_len;
+    uint32_t n_row;
+    const weft_step_row *row;
 } shape;
 
 static shape shape_of(const weft_task_ctx *ctx)
 {
     const uint32_t *p = ctx->op->param;
-    const weft_step_attn *a = (const weft_step_attn *)ctx->payload;
+    const weft_step_batch *batch = (const weft_step_batch *)ctx->payload;
     shape s = {ctx->op,
                p[WEFT_ATTN_HEADS],
                p[WEFT_ATTN_KV_HEADS],
@@ -38,22 +40,23 @@ static shape shape_of(const weft_task_ctx *ctx)
                p[WEFT_ATTN_HEADS] / p[WEFT_ATTN_KV_HEADS],
                p[WEFT_ATTN_MAX_BLOCKS],
                p[WEFT_ATTN_MAX_PAGES],
-               0,
-               NULL};
-    if (ctx->step->payload_bytes < sizeof *a) return s;
-    s.kv_len = a->kv_len;
-    s.n_seq = a->n_seq < 64 ? a->n_seq : 64;
-    if (s.n_seq > ctx->op->m) s.n_seq = ctx->op->m;
+               weft__batch_rows(ctx),
+               batch->row};
+    if (s.n_row > ctx->op->m) s.n_row = ctx->op->m;
     return s;
 }
 
-/* Token t of sequence seq, as fp32. The sequence's pages are those that its row of the table names. */
-static void load_token(const shape *s, uint32_t seq, uint32_t h, uint32_t t, uint32_t v, float *row)
+/* K's or V's page of token t of row r's sequence, as its slot's row of the table names it. */
+static uint8_t *page_of(const shape *s, uint32_t r, uint32_t h, uint32_t t, uint32_t v)
 {
-    const uint32_t *table = (const uint32_t *)(uintptr_t)s->op->aux;
-    const uint8_t *page = (const uint8_t *)(uintptr_t)s->op->w +
-                          weft_attn_page_offset(s->kv_heads, s->dim, table[(uint64_t)seq * s->max_pages + t / 64], h,
-                                                v);
+    const uint32_t *table = (const uint32_t *)(uintptr_t)s->op->aux + (uint64_t)s->row[r].slot * s->max_pages;
+    return (uint8_t *)(uintptr_t)s->op->w + weft_attn_page_offset(s->kv_heads, s->dim, table[t / WEFT_ATTN_PAGE], h, v);
+}
+
+/* Token t of row r's sequence, as fp32. */
+static void load_token(const shape *s, uint32_t r, uint32_t h, uint32_t t, uint32_t v, float *row)
+{
+    const uint8_t *page = page_of(s, r, h, t, v);
     for (uint32_t d = 0; d < s->dim; d += 8) {
         uint16_t half[8];
         memcpy(half, page + weft_attn_element(t % 64, d), sizeof half);
@@ -66,9 +69,9 @@ static void load_token(const shape *s, uint32_t seq, uint32_t h, uint32_t t, uin
     }
 }
 
-static void load_q(const shape *s, uint32_t seq, uint32_t h, scratch *w)
+static void load_q(const shape *s, uint32_t r, uint32_t h, scratch *w)
 {
-    const uint16_t *q = (const uint16_t *)(uintptr_t)s->op->x + ((uint64_t)seq * s->heads + h * s->hpk) * s->dim;
+    const uint16_t *q = (const uint16_t *)(uintptr_t)s->op->x + ((uint64_t)r * s->heads + h * s->hpk) * s->dim;
     for (uint32_t j = 0; j < s->hpk; j++)
         for (uint32_t d = 0; d < s->dim; d++)
             w->q[j][d] = weft_half_to_f32(s->op->dtype, q[j * s->dim + d]);
@@ -84,29 +87,29 @@ static float dot(const float *a, const float *b, uint32_t n)
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-static void run_unit(const shape *s, uint32_t seq, uint32_t h, uint32_t block, scratch *w)
+static void run_unit(const shape *s, uint32_t r, uint32_t h, uint32_t block, scratch *w)
 {
-    uint32_t t0 = block * WEFT_ATTN_BLOCK, left = s->kv_len[seq] - t0,
+    uint32_t t0 = block * WEFT_ATTN_BLOCK, left = s->row[r].kv_len - t0,
              n = left < WEFT_ATTN_BLOCK ? left : WEFT_ATTN_BLOCK;
     float scale = 1.44269504f / sqrtf((float)s->dim);
     float *m = (float *)(uintptr_t)s->op->partial +
-               weft_attn_unit(s->kv_heads, s->max_blocks, seq, h, block) * weft_attn_unit_floats(s->hpk, s->dim);
+               weft_attn_unit(s->kv_heads, s->max_blocks, r, h, block) * weft_attn_unit_floats(s->hpk, s->dim);
     float *l = m + s->hpk, *o = l + s->hpk;
-    load_q(s, seq, h, w);
+    load_q(s, r, h, w);
     for (uint32_t j = 0; j < s->hpk; j++) {
         m[j] = -INFINITY;
         l[j] = 0;
     }
     memset(o, 0, (size_t)s->hpk * s->dim * sizeof *o);
     for (uint32_t t = 0; t < n; t++) {
-        load_token(s, seq, h, t0 + t, 0, w->row);
+        load_token(s, r, h, t0 + t, 0, w->row);
         for (uint32_t j = 0; j < s->hpk; j++) {
             w->p[j][t] = dot(w->q[j], w->row, s->dim) * scale;
             if (w->p[j][t] > m[j]) m[j] = w->p[j][t];
         }
     }
     for (uint32_t t = 0; t < n; t++) {
-        load_token(s, seq, h, t0 + t, 1, w->row);
+        load_token(s, r, h, t0 + t, 1, w->row);
         for (uint32_t j = 0; j < s->hpk; j++) {
             float p = exp2f(w->p[j][t] - m[j]);
             l[j] += p;
@@ -120,27 +123,27 @@ int weft__body_attn(const weft_task_ctx *ctx)
 {
     shape s = shape_of(ctx);
     uint64_t total = 0, share = ctx->t->tile[0], shares = ctx->t->tile[1], first = 0;
-    for (uint32_t seq = 0; seq < s.n_seq; seq++)
-        total += (uint64_t)s.kv_len[seq] * s.kv_heads;
+    for (uint32_t r = 0; r < s.n_row; r++)
+        total += (uint64_t)s.row[r].kv_len * s.kv_heads;
     uint64_t begin = share * total / shares, end = (share + 1) * total / shares;
-    for (uint32_t seq = 0; seq < s.n_seq; seq++) {
-        uint32_t len = s.kv_len[seq];
+    for (uint32_t r = 0; r < s.n_row; r++) {
+        uint32_t len = s.row[r].kv_len;
         for (uint32_t h = 0; h < s.kv_heads; h++, first += len) {
             if (first + len <= begin || first >= end) continue;
             for (uint32_t t = 0; t < len; t += WEFT_ATTN_BLOCK)
-                if (first + t >= begin && first + t < end) run_unit(&s, seq, h, t / WEFT_ATTN_BLOCK, ctx->scratch);
+                if (first + t >= begin && first + t < end) run_unit(&s, r, h, t / WEFT_ATTN_BLOCK, ctx->scratch);
         }
     }
     return 0;
 }
 
 /* One query head: the partials of all blocks, brought to one maximum. */
-static void combine(const shape *s, uint32_t seq, uint32_t h, uint32_t j, float *o)
+static void combine(const shape *s, uint32_t r, uint32_t h, uint32_t j, float *o)
 {
-    uint32_t blocks = weft_div_up(s->kv_len[seq], WEFT_ATTN_BLOCK);
+    uint32_t blocks = weft_div_up(s->row[r].kv_len, WEFT_ATTN_BLOCK);
     uint64_t unit_floats = weft_attn_unit_floats(s->hpk, s->dim);
     const float *unit = (const float *)(uintptr_t)s->op->partial +
-                        weft_attn_unit(s->kv_heads, s->max_blocks, seq, h, 0) * unit_floats;
+                        weft_attn_unit(s->kv_heads, s->max_blocks, r, h, 0) * unit_floats;
     float m = -INFINITY, l = 0;
     for (uint32_t b = 0; b < blocks; b++)
         m = fmaxf(m, unit[b * unit_floats + j]);
@@ -159,19 +162,103 @@ static void combine(const shape *s, uint32_t seq, uint32_t h, uint32_t j, float 
 int weft__body_attn_combine(const weft_task_ctx *ctx)
 {
     shape s = shape_of(ctx);
-    const weft_op_rt *op = ctx->op;
-    uint8_t *out = (uint8_t *)(uintptr_t)op->out;
     float *o = ((scratch *)ctx->scratch)->row;
     for (uint32_t i = ctx->t->tile[0]; i < ctx->t->tile[0] + ctx->t->tile[1]; i++) {
-        uint32_t seq = i / s.kv_heads, h = i % s.kv_heads;
-        if (seq >= s.n_seq) return 0;
+        uint32_t r = i / s.kv_heads, h = i % s.kv_heads;
+        if (r >= s.n_row) return 0;
         for (uint32_t j = 0; j < s.hpk; j++) {
-            combine(&s, seq, h, j, o);
-            for (uint32_t d = 0; d < s.dim; d++) {
-                uint16_t half = weft_f32_to_half(op->dtype, o[d]);
-                uint32_t col = (h * s.hpk + j) * s.dim + d;
-                memcpy(out + weft_offset16(op->out_layout, op->out_rows, op->out_cols, seq, col), &half, 2);
+            combine(&s, r, h, j, o);
+            for (uint32_t d = 0; d < s.dim; d += 16) {
+                uint16_t half[16];
+                for (uint32_t c = 0; c < 16; c++)
+                    half[c] = weft_f32_to_half(s.op->dtype, o[d + c]);
+                weft__store_elements(ctx, r, (h * s.hpk + j) * s.dim + d, 16, half);
             }
+        }
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- the cache is written */
+
+int weft__body_pages(const weft_task_ctx *ctx)
+{
+    const weft_step_batch *batch = (const weft_step_batch *)ctx->payload;
+    const weft_page_write *w = (const weft_page_write *)&batch->row[weft__batch_rows(ctx)];
+    uint32_t *table = (uint32_t *)(uintptr_t)ctx->op->out, n = weft__batch_writes(ctx);
+    for (uint32_t i = 0; i < n; i++)
+        if (w[i].slot < ctx->op->out_rows && w[i].index < ctx->op->out_cols)
+            table[(uint64_t)w[i].slot * ctx->op->out_cols + w[i].index] = w[i].page;
+    return 0;
+}
+
+/* Elements col .. + dim of row r of x. */
+static void load_head(const shape *s, uint32_t r, uint32_t col, float *v)
+{
+    const weft_op_rt *op = s->op;
+    for (uint32_t d = 0; d < s->dim; d++) {
+        uint16_t h;
+        memcpy(&h, (const uint8_t *)(uintptr_t)op->x + weft_offset16(op->x_layout, op->m, op->k, r, col + d), 2);
+        v[d] = weft_half_to_f32(op->dtype, h);
+    }
+}
+
+/* RMSNorm of a head with its gains, where the model has them; rounded as a stored result would be. */
+static void norm_head(const shape *s, const float *gain, float *v)
+{
+    if (!(s->op->flags & WEFT_OP_NORM)) return;
+    const float factor = 1.0f / sqrtf(dot(v, v, s->dim) / (float)s->dim + s->op->eps);
+    for (uint32_t d = 0; d < s->dim; d++)
+        v[d] = weft_half_to_f32(s->op->dtype, weft_f32_to_half(s->op->dtype, v[d] * factor * gain[d]));
+}
+
+static void turn_head(const shape *s, uint32_t position, float *v)
+{
+    const float *frequency = (const float *)(uintptr_t)s->op->scale;
+    const uint32_t half = s->dim / 2;
+    for (uint32_t i = 0; i < half; i++) {
+        const float angle = (float)position * frequency[i], c = cosf(angle), sn = sinf(angle), a = v[i],
+                    b = v[half + i];
+        v[i] = a * c - b * sn;
+        v[half + i] = b * c + a * sn;
+    }
+}
+
+static void store_token(const shape *s, uint32_t r, uint32_t h, uint32_t t, uint32_t v, const float *row)
+{
+    uint8_t *page = page_of(s, r, h, t, v);
+    for (uint32_t d = 0; d < s->dim; d++) {
+        const uint16_t half = weft_f32_to_half(s->op->dtype, row[d]);
+        memcpy(page + weft_attn_element(t % WEFT_ATTN_PAGE, d), &half, 2);
+    }
+}
+
+int weft__body_rope(const weft_task_ctx *ctx)
+{
+    shape s = shape_of(ctx);
+    const uint32_t *tile = ctx->t->tile; /* m0, h0, nh, rows */
+    const float *gain = (const float *)(uintptr_t)s.op->scale + s.dim / 2;
+    float *v = ((scratch *)ctx->scratch)->row;
+    uint16_t *q = (uint16_t *)(uintptr_t)s.op->out;
+    for (uint32_t r = tile[0]; r < tile[0] + tile[3] && r < s.n_row; r++) {
+        if (!s.row[r].kv_len) continue;
+        const uint32_t position = s.row[r].kv_len - 1;
+        for (uint32_t h = tile[1]; h < tile[1] + tile[2]; h++) {
+            const uint32_t first = h * (s.hpk + 2) * s.dim;
+            for (uint32_t j = 0; j < s.hpk; j++) {
+                uint16_t *to = q + ((uint64_t)r * s.heads + h * s.hpk + j) * s.dim;
+                load_head(&s, r, first + j * s.dim, v);
+                norm_head(&s, gain, v);
+                turn_head(&s, position, v);
+                for (uint32_t d = 0; d < s.dim; d++)
+                    to[d] = weft_f32_to_half(s.op->dtype, v[d]);
+            }
+            load_head(&s, r, first + s.hpk * s.dim, v);
+            norm_head(&s, gain + s.dim, v);
+            turn_head(&s, position, v);
+            store_token(&s, r, h, position, 0, v);
+            load_head(&s, r, first + (s.hpk + 1) * s.dim, v);
+            store_token(&s, r, h, position, 1, v);
         }
     }
     return 0;

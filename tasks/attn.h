@@ -1,19 +1,25 @@
 /* attn.h: attention over a paged KV cache: memory layout, units of work, partials. C11, C++ and CUDA.
  *
- * Sequences s = 0 .. n_seq-1 of the step's payload (weft_step_attn), kv_len[s] tokens each, the present one included.
- * param[] of the ops (enum weft_attn_param): heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages. Query heads
- * h * hpk .. + hpk (hpk = heads / kv_heads) share KV head h. head_dim is a multiple of 64; page_tokens is 64.
+ * Rows r = 0 .. n_row-1 of the step's payload (weft_step_batch) each see the first kv_len tokens of their sequence, their own
+ * included. param[] of the ops (enum weft_attn_param): heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages. Query
+ * heads h * hpk .. + hpk (hpk = heads / kv_heads) share KV head h. head_dim is a multiple of 64; page_tokens is 64.
  *
- *   q     (op.x)    ROW, [sequence][heads * head_dim], 16-bit
+ *   table (PAGES op.out; op.aux) u32 [slot][max_pages]: the page of tokens 64*i .. of a slot's sequence
+ *   qkv   (ROPE op.x)  [row][KV head][hpk queries, key, value][head_dim], 16-bit, any layout of activations
+ *   turn  (ROPE op.scale) fp32: head_dim / 2 frequencies, radians a position; with WEFT_OP_NORM the head_dim gains of queries
+ *                   and those of keys follow (Qwen3's q_norm, k_norm: RMSNorm of each head before it is turned)
+ *   q     (ROPE op.out, ATTN op.x) ROW, [row][heads * head_dim], 16-bit. Pair i of a head is elements i, i + head_dim / 2
+ *                   (RoFormer, Su et al. 2021, in the arrangement of Llama's public checkpoints)
  *   KV    (op.w)    pages. Page p of KV head h: K at byte ((p * kv_heads + h) * 2 + 0) * page bytes, V at ... + 1.
  *                   A page holds 64 tokens: [head_dim/64][64 tokens][128 bytes]; 16-byte chunk c of a token's 128 bytes stands
  *                   at c ^ (token & 7). head_dim 128: 16 KB, two boxes of 8 KB in 128-byte swizzle
- *   table (op.aux)  u32 [sequence][max_pages]: the page of tokens 64*i .. of a sequence
- *   partials        fp32, unit u = (s * kv_heads + h) * max_blocks + block: m[hpk], l[hpk], o[hpk][head_dim], where
+ *   partials        fp32, unit u = (row * kv_heads + h) * max_blocks + block: m[hpk], l[hpk], o[hpk][head_dim], where
  *                   m = max of score * log2(e) / sqrt(head_dim), l = sum of 2^(. - m), o = sum of 2^(. - m) * v
- *   out   (ATTN_COMBINE) [sequence][heads * head_dim], in its own layout
+ *   out   (ATTN_COMBINE) [row][heads * head_dim], in its own layout
  *
- * A unit is (sequence, KV head, block of 512 tokens at absolute positions), numbered in that order. Units are dealt out by
+ * ROPE writes what row r has for KV head h at its position; ATTN reads what all rows wrote, and what earlier steps did.
+ *
+ * A unit is (row, KV head, block of 512 tokens at absolute positions), numbered in that order. Units are dealt out by
  * tokens: unit u begins at first(u) in the running total of the tokens of all units; share i of n takes those with
  * i*T/n <= first(u) < (i+1)*T/n (64-bit integers, T the total). So every unit has one owner, whatever n.             */
 #ifndef WEFT_TASKS_ATTN_H

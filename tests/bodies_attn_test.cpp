@@ -20,7 +20,7 @@ struct Attention {
     std::vector<float> partial;
     std::vector<uint8_t> kv;
     weft_op_rt op{};
-    weft_step_attn payload{};
+    weft_step_batch payload{};
     weft_step_head step{};
 
     Attention(uint32_t h, uint32_t kvh, const std::vector<uint32_t> &len)
@@ -40,9 +40,9 @@ struct Attention {
         kv.assign(n_page * kv_heads * 2 * weft_attn_page_bytes(dim), 0xff);
         q.resize((size_t)n_seq * heads * dim), out.assign(q.size(), 0xffff);
         partial.assign((size_t)n_seq * kv_heads * max_blocks * weft_attn_unit_floats(heads / kv_heads, dim), NAN);
-        payload.n_seq = n_seq;
+        payload.n_row = n_seq;
         for (uint32_t s = 0; s < n_seq; s++)
-            payload.kv_len[s] = len[s];
+            payload.row[s].kv_len = len[s], payload.row[s].slot = s;
         fill(len);
         op.x = addr(q), op.w = addr(kv), op.aux = addr(table), op.partial = addr(partial), op.out = addr(out);
         op.m = op.out_rows = n_seq, op.out_cols = heads * dim, op.out_layout = WEFT_LAYOUT_ROW, op.dtype = WEFT_BF16;
@@ -93,7 +93,7 @@ struct Attention {
         double diff = 0, norm = 0;
         for (uint32_t s = 0; s < n_seq; s++)
             for (uint32_t h = 0; h < heads; h++) {
-                uint32_t len = payload.kv_len[s], kvh = h / (heads / kv_heads);
+                uint32_t len = payload.row[s].kv_len, kvh = h / (heads / kv_heads);
                 std::vector<double> p(len), o(dim, 0.0);
                 double most = -INFINITY, sum = 0;
                 for (uint32_t t = 0; t < len; t++) {

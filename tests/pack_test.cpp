@@ -33,6 +33,7 @@ weft__weight weight(uint32_t n, uint32_t k, const char *a, const char *b, const 
     weft__weight w{};
     w.name = "w", w.rows = n, w.cols = k, w.dtype = WEFT_BF16;
     w.source.fill = WEFT_FILL_MODEL, w.source.a = a, w.source.b = b, w.source.gain = gain;
+    w.source.rows_a = w.source.rows_b = 8;
     return w;
 }
 
