@@ -164,7 +164,7 @@ static uint32_t norm_rows(const weft__plan_state *p, const weft__pop *pop)
 static int tile_decode(const weft__plan_state *p, weft__pop *pop)
 {
     const uint32_t workers = p->opt->workers[pop->op.device], kv_heads = pop->op.param[WEFT_ATTN_KV_HEADS];
-    pop->n_mt = pop->groups = pop->n_nt = 1;
+    pop->n_mt = pop->groups = pop->n_nt = pop->even = 1;
     switch (pop->op.kind) {
     case WEFT_KIND_PAGES: break;
     case WEFT_KIND_EMBED:
@@ -175,7 +175,7 @@ static int tile_decode(const weft__plan_state *p, weft__pop *pop)
     case WEFT_KIND_ATTN: pop->n_nt = workers; break;
     case WEFT_KIND_ATTN_COMBINE: pop->n_nt = at_most(workers, p->m * kv_heads); break;
     case WEFT_KIND_SAMPLE: pop->n_mt = p->m; break;
-    default: return 0;
+    default: pop->even = 0; return 0;
     }
     pop->cost_ns = weft__cost_task(&pop->op, 1, pop->op.m_tile, 1);
     return 1;

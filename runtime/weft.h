@@ -242,6 +242,11 @@ WEFT_API int weft_step_poll(weft_engine *e, uint32_t seq, int *done);
  * report's text as last error. Without a deadline a hang is waited for.                                                */
 WEFT_API int weft_step_wait(weft_engine *e, uint32_t seq);
 
+/* What a decoder's step chose for rows 0 .. n of the batch (those that were to be sampled): token, or 0xffffffff where a logit was
+ * not a number, and its log-probability; either may be NULL. The step must be done, and at most 15 steps may have been submitted
+ * since. WEFT_EUSAGE otherwise.                                                                                          */
+WEFT_API int weft_step_tokens(const weft_engine *e, uint32_t seq, uint32_t n, uint32_t *token, float *logprob);
+
 /* ---------------------------------------------------------------------------------------------------- when it stops */
 
 /* Who stopped the engine, where, waiting for what. Numbers that don't apply are 0xffffffff. */
