@@ -10,32 +10,34 @@
 #include "body_stream.cuh"
 
 constexpr float LOG2E = 1.4426950408889634f;
-constexpr uint32_t ATTN_MERGE_HEADS = 4;             // queries a merge round
-constexpr uint32_t ATTN_MERGE_FLOATS = ATTN_DIM + 2; // output, maximum, sum
-static_assert(CONSUMER_WARPS * ATTN_MERGE_HEADS * ATTN_MERGE_FLOATS * sizeof(float) <= SCRATCH_BYTES, "a round fits");
+constexpr uint32_t ATTN_MERGE_HEADS = 4; // queries a merge round
+static_assert(CONSUMER_WARPS * ATTN_MERGE_HEADS * (128 + 2) * sizeof(float) <= SCRATCH_BYTES, "a round fits");
 
-struct attn_state { // of this lane's query (lane / 4): logits in units of log2
-    float max, sum, o[16][4];
+template <uint32_t DIM> struct attn_state { // of this lane's query (lane / 4): logits in units of log2
+    float max, sum, o[DIM / 8][4];
 };
 
 // Queries of one KV head as A: row = query, zero past `hpk`.
-WEFT_DEV void load_queries(uint32_t (&q)[8][2], const weft_slot &s, const attn_unit &u, uint32_t hpk, uint32_t lane)
+template <uint32_t DIM>
+WEFT_DEV void load_queries(uint32_t (&q)[DIM / 16][2], const weft_slot &s, const attn_unit &u, uint32_t hpk,
+                           uint32_t lane)
 {
     const uint8_t *row = (const uint8_t *)s.op.x +
-                         ((uint64_t)u.seq * s.op.param[ATTN_HEADS] + u.head * hpk + lane / 4) * ATTN_DIM * 2;
-    for (uint32_t k = 0; k < 8; k++)
+                         ((uint64_t)u.row * s.op.param[ATTN_HEADS] + u.head * hpk + lane / 4) * DIM * 2;
+    for (uint32_t k = 0; k < DIM / 16; k++)
         for (uint32_t h = 0; h < 2; h++)
             q[k][h] = lane / 4 < hpk ? ld_cg32((const uint32_t *)row + k * 8 + h * 4 + lane % 4) : 0;
 }
 
 // 16 tokens from `tok` of the pages at (k, v); `valid` of them count.
-WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_t *k, const uint8_t *v, uint32_t tok,
-                          uint32_t valid, float scale, uint32_t lane)
+template <uint32_t DIM>
+WEFT_DEV void attn_tokens(attn_state<DIM> &a, const uint32_t (&q)[DIM / 16][2], const uint8_t *k, const uint8_t *v,
+                          uint32_t tok, uint32_t valid, float scale, uint32_t lane)
 {
     float d[2][4] = {};
     uint32_t row = tok + (lane % 8) + (lane / 16) * 8, pick = lane / 8 % 2;
 #pragma unroll
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < DIM / 16; i++) {
         uint32_t b[4], a4[4] = {q[i][0], 0, q[i][1], 0};
         ldmatrix_x4(b, smem_addr(k) + (i / 4) * 8192 + row * 128 + ((((i % 4) * 2 + pick) ^ (row & 7)) << 4));
         mma_bf16(d[0], a4, b[0], b[1]);
@@ -59,7 +61,7 @@ WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_
     uint32_t pa[4] = {pack_bf16(p[0], p[1]), 0, pack_bf16(p[2], p[3]), 0};
     uint32_t vrow = tok + (lane % 8) + (lane / 8 % 2) * 8, vpick = lane / 16;
 #pragma unroll
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < DIM / 16; i++) {
         uint32_t b[4];
         ldmatrix_x4_trans(b, smem_addr(v) + (i / 4) * 8192 + vrow * 128 + ((((i % 4) * 2 + vpick) ^ (vrow & 7)) << 4));
         for (uint32_t h = 0; h < 2; h++) {
@@ -71,94 +73,103 @@ WEFT_DEV void attn_tokens(attn_state &a, const uint32_t (&q)[8][2], const uint8_
 }
 
 // Merges the eight warps' states of queries h0 .. h0 + 3 and writes the unit's partial result.
-WEFT_DEV bool attn_merge(const weft_slot &s, const attn_unit &u, const attn_state &a, uint32_t hpk, uint32_t h0,
+template <uint32_t DIM>
+WEFT_DEV bool attn_merge(const weft_slot &s, const attn_unit &u, const attn_state<DIM> &a, uint32_t hpk, uint32_t h0,
                          const consumer &t)
 {
+    constexpr uint32_t FLOATS = DIM + 2; // output, maximum, sum
     float *all = (float *)smem()->scratch;
     if (!consumer_sync()) return false; // the round before has been read
     uint32_t h = t.lane / 4;
     if (h >= h0 && h < h0 + ATTN_MERGE_HEADS) {
-        float *p = all + (t.warp * ATTN_MERGE_HEADS + h - h0) * ATTN_MERGE_FLOATS;
-        for (uint32_t i = 0; i < 16; i++)
+        float *p = all + (t.warp * ATTN_MERGE_HEADS + h - h0) * FLOATS;
+        for (uint32_t i = 0; i < DIM / 8; i++)
             p[i * 8 + (t.lane % 4) * 2] = a.o[i][0], p[i * 8 + (t.lane % 4) * 2 + 1] = a.o[i][1];
-        if (t.lane % 4 == 0) p[ATTN_DIM] = a.max, p[ATTN_DIM + 1] = a.sum;
+        if (t.lane % 4 == 0) p[DIM] = a.max, p[DIM + 1] = a.sum;
     }
     if (!consumer_sync()) return false;
-    uint32_t tid = t.warp * 32 + t.lane, mine = tid / 64, dim = tid % 64 * 2, q = h0 + mine;
-    if (q >= hpk) return true;
+    uint32_t tid = t.warp * 32 + t.lane, mine = tid / (DIM / 2), dim = tid % (DIM / 2) * 2, q = h0 + mine;
+    if (mine >= ATTN_MERGE_HEADS || q >= hpk) return true;
     float top = -INFINITY, sum = 0, lo = 0, hi = 0;
     for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
-        top = fmaxf(top, all[(w * ATTN_MERGE_HEADS + mine) * ATTN_MERGE_FLOATS + ATTN_DIM]);
+        top = fmaxf(top, all[(w * ATTN_MERGE_HEADS + mine) * FLOATS + DIM]);
     for (uint32_t w = 0; w < CONSUMER_WARPS; w++) {
-        const float *p = all + (w * ATTN_MERGE_HEADS + mine) * ATTN_MERGE_FLOATS;
-        if (p[ATTN_DIM] == -INFINITY) continue;
-        float f = exp2f(p[ATTN_DIM] - top);
-        sum += p[ATTN_DIM + 1] * f, lo += p[dim] * f, hi += p[dim + 1] * f;
+        const float *p = all + (w * ATTN_MERGE_HEADS + mine) * FLOATS;
+        if (p[DIM] == -INFINITY) continue;
+        float f = exp2f(p[DIM] - top);
+        sum += p[DIM + 1] * f, lo += p[dim] * f, hi += p[dim + 1] * f;
     }
-    uint64_t unit = ((uint64_t)u.seq * s.op.param[ATTN_KV_HEADS] + u.head) * s.op.param[ATTN_MAX_BLOCKS] + u.block;
-    float *out = (float *)s.op.partial + unit * hpk * ATTN_MERGE_FLOATS;
+    uint64_t unit = ((uint64_t)u.row * s.op.param[ATTN_KV_HEADS] + u.head) * s.op.param[ATTN_MAX_BLOCKS] + u.block;
+    float *out = (float *)s.op.partial + unit * hpk * FLOATS;
     if (dim == 0) out[q] = top / LOG2E, out[hpk + q] = sum;
-    out[2 * hpk + q * ATTN_DIM + dim] = lo, out[2 * hpk + q * ATTN_DIM + dim + 1] = hi;
+    out[2 * hpk + q * DIM + dim] = lo, out[2 * hpk + q * DIM + dim + 1] = hi;
     return true;
 }
 
-WEFT_DEV bool body_attn(const cta &c, weft_slot &s, consumer &t)
+template <uint32_t DIM> WEFT_DEV bool attn_of_dim(weft_slot &s, consumer &t)
 {
+    constexpr uint32_t PAGES_EACH = DIM / 64;
     if (!await_all(s)) return false;
-    if (t.page % 2 != 0) { // as the loader does
+    if (t.page % PAGES_EACH != 0) { // as the loader does
         if (!await_full(t)) return false;
         release_page(t);
         next_page(t);
     }
     uint32_t hpk = s.op.param[ATTN_HEADS] / s.op.param[ATTN_KV_HEADS], group = t.warp / 4;
-    float scale = rsqrtf((float)ATTN_DIM) * LOG2E;
+    float scale = rsqrtf((float)DIM) * LOG2E;
     attn_share share(s);
     for (attn_unit u; share.next(u);) {
-        uint32_t q[8][2], page = 0;
-        load_queries(q, s, u, hpk, t.lane);
-        attn_state a = {-INFINITY, 0, {}};
+        uint32_t q[DIM / 16][2], page = 0;
+        load_queries<DIM>(q, s, u, hpk, t.lane);
+        attn_state<DIM> a = {-INFINITY, 0, {}};
         for (uint32_t tok = u.first; tok < u.last; tok += ATTN_PAGE_TOKENS, page++) {
-            uint32_t k = t.page, v = t.page + 1, from = (t.warp % 4) * 16, n = u.last - tok;
+            uint32_t k = t.page, v = t.page + PAGES_EACH - 1, from = (t.warp % 4) * 16, n = u.last - tok;
             // K and V come together. All wait, though half of them read: a warp that ran ahead would free a page twice.
             if (!await(&smem()->full[k], t.parity) || !await(&smem()->full[v], t.parity)) return false;
             if (page % 2 == group && from < n)
-                attn_tokens(a, q, smem()->page[k], smem()->page[v], from, n - from, scale, t.lane);
-            for (uint32_t i = 0; i < 2; i++, next_page(t))
+                attn_tokens<DIM>(a, q, smem()->page[k], smem()->page[k] + DIM * 128, from, n - from, scale, t.lane);
+            for (uint32_t i = 0; i < PAGES_EACH; i++, next_page(t))
                 release_page(t);
         }
         a.sum += __shfl_xor_sync(~0u, a.sum, 1);
         a.sum += __shfl_xor_sync(~0u, a.sum, 2);
         for (uint32_t h0 = 0; h0 < hpk; h0 += ATTN_MERGE_HEADS)
-            if (!attn_merge(s, u, a, hpk, h0, t)) return false;
+            if (!attn_merge<DIM>(s, u, a, hpk, h0, t)) return false;
     }
     return true;
 }
 
-// Adds the partial results of each (sequence, KV head) in block order.
-WEFT_DEV bool body_attn_combine(const cta &c, weft_slot &s, consumer &t)
+WEFT_DEV bool body_attn(const cta &, weft_slot &s, consumer &t)
+{
+    return attn_pages(s) == 1 ? attn_of_dim<64>(s, t) : attn_of_dim<128>(s, t);
+}
+
+// Adds the partial results of each (row, KV head) in block order.
+WEFT_DEV bool body_attn_combine(const cta &, weft_slot &s, consumer &t)
 {
     if (!await_all(s)) return false;
-    uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], hpk = s.op.param[ATTN_HEADS] / kv_heads, tid = t.warp * 32 + t.lane;
-    const weft_step_attn *step = (const weft_step_attn *)smem()->ctl->ring[step_of(s).seq % WEFT_STEP_RING].payload;
+    uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], hpk = s.op.param[ATTN_HEADS] / kv_heads, tid = t.warp * 32 + t.lane,
+             dims = s.op.param[ATTN_HEAD_DIM], pairs = dims / 2, floats = dims + 2, n_row = min(batch_rows(s), s.op.m);
     for (uint32_t i = s.task.tile[0]; i < s.task.tile[0] + s.task.tile[1]; i++) {
-        uint32_t seq = i / kv_heads, head = i % kv_heads;
-        if (seq >= ld_cg32(&step->n_seq)) break;
-        uint32_t blocks = weft_div_up(ld_cg32(&step->kv_len[seq]), ATTN_BLOCK_TOKENS);
-        for (uint32_t q = tid / 64; q < hpk; q += CONSUMERS / 64) {
-            uint32_t dim = tid % 64 * 2;
+        uint32_t row = i / kv_heads, head = i % kv_heads;
+        if (row >= n_row) break;
+        uint32_t blocks = weft_div_up(ld_cg32(&batch_of(s)->row[row].kv_len), ATTN_BLOCK_TOKENS);
+        for (uint32_t q = tid / pairs; q < hpk; q += CONSUMERS / pairs) {
+            uint32_t dim = tid % pairs * 2;
             float top = -INFINITY, sum = 0, lo = 0, hi = 0;
 #pragma unroll 4
             for (uint32_t b = 0; b < blocks; b++) {
                 const float *p = (const float *)s.op.partial +
-                                 ((uint64_t)i * s.op.param[ATTN_MAX_BLOCKS] + b) * hpk * ATTN_MERGE_FLOATS;
+                                 ((uint64_t)i * s.op.param[ATTN_MAX_BLOCKS] + b) * hpk * floats;
                 float m = __ldcg(p + q), next = fmaxf(top, m), keep = top == -INFINITY ? 0.0f : __expf(top - next),
                       f = __expf(m - next);
                 sum = sum * keep + __ldcg(p + hpk + q) * f;
-                lo = lo * keep + __ldcg(p + 2 * hpk + q * ATTN_DIM + dim) * f;
-                hi = hi * keep + __ldcg(p + 2 * hpk + q * ATTN_DIM + dim + 1) * f;
+                lo = lo * keep + __ldcg(p + 2 * hpk + q * dims + dim) * f;
+                hi = hi * keep + __ldcg(p + 2 * hpk + q * dims + dim + 1) * f;
                 top = next;
             }
-            if (!store_pair(s, step_of(s).seq, seq, (head * hpk + q) * ATTN_DIM + dim, lo / sum, hi / sum))
+            float scale = sum > 0 ? 1.0f / sum : 0.0f; // a row that does nothing is zero
+            if (!store_pair(s, step_of(s).seq, row, (head * hpk + q) * dims + dim, lo * scale, hi * scale))
                 return false;
         }
     }

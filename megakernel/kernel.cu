@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "body_attn.cuh"
+#include "body_decode.cuh"
 #include "body_small.cuh"
 #include "body_stream.cuh"
 #include "body_wide.cuh"

@@ -100,14 +100,17 @@ WEFT_DEV uint32_t unit_pages(const attn_share &share, const attn_unit &u)
     return token < u.last ? share.page_id(u, token) : 0;
 }
 
-// K and V of one page: neighbours in the cache and in the ring, so one copy brings both.
-WEFT_DEV bool load_kv(loader &l, const uint8_t *kv, uint32_t page, uint32_t use)
+// K and V of one page: neighbours in the cache and in the ring, so one copy brings both: into one page of the ring, or into two.
+WEFT_DEV bool load_kv(loader &l, const uint8_t *kv, uint32_t pages, uint32_t page, uint32_t use)
 {
-    if (!await_landed(l) || !claim_page(page + 1, use)) return false;
-    mbar_arrive(&smem()->full[page + 1]); // its half comes with the first
+    if (!await_landed(l)) return false;
+    if (pages == 2) {
+        if (!claim_page(page + 1, use)) return false;
+        mbar_arrive(&smem()->full[page + 1]); // its half comes with the first
+    }
     if (!claim_page(page, use)) return false;
-    mbar_arrive_expect(&smem()->full[page], 2 * WEFT_PAGE_BYTES);
-    bulk_load(smem()->page[page], kv, 2 * WEFT_PAGE_BYTES, &smem()->full[page]);
+    mbar_arrive_expect(&smem()->full[page], pages * WEFT_PAGE_BYTES);
+    bulk_load(smem()->page[page], kv, pages * WEFT_PAGE_BYTES, &smem()->full[page]);
     note_load(l, page, use);
     return true;
 }
@@ -115,14 +118,14 @@ WEFT_DEV bool load_kv(loader &l, const uint8_t *kv, uint32_t page, uint32_t use)
 // Whole warp; lane 0 loads.
 WEFT_DEV bool load_attn(loader &l, weft_slot &s)
 {
-    uint32_t lane = threadIdx.x % 32, page = l.it % PAGES, use = l.it / PAGES;
+    uint32_t lane = threadIdx.x % 32, page = l.it % PAGES, use = l.it / PAGES, pages = attn_pages(s);
     bool ok = true;
-    if (page % 2 != 0) { // K and V of a page lie side by side
+    if (page % pages != 0) { // K and V of a page lie side by side
         if (lane == 0 && (ok = claim_page(page, use))) mbar_arrive(&smem()->full[page]);
         if (!__shfl_sync(~0u, ok, 0)) return false;
         if (++page == PAGES) page = 0, use++;
     }
-    if (!__all_sync(~0u, await_all(s))) return false; // the step's lengths and the cache itself
+    if (!__all_sync(~0u, await_all(s))) return false; // the step's rows and the cache itself
     fence_proxy_async_global();
     attn_share share(s);
     attn_unit u, next;
@@ -133,9 +136,9 @@ WEFT_DEV bool load_attn(loader &l, weft_slot &s)
         uint32_t next_ids = more ? unit_pages(share, next) : 0;
         for (uint32_t i = 0, n = weft_div_up(u.last - u.first, ATTN_PAGE_TOKENS); i < n; i++) {
             const uint8_t *kv = share.page(u, __shfl_sync(~0u, ids, i));
-            if (lane == 0) ok = load_kv(l, kv, page, use);
+            if (lane == 0) ok = load_kv(l, kv, pages, page, use);
             if (!__shfl_sync(~0u, ok, 0)) return false;
-            if ((page += 2) == PAGES) page = 0, use++;
+            if ((page += pages) == PAGES) page = 0, use++;
         }
         u = next, ids = next_ids;
     }

@@ -300,16 +300,17 @@ int cuda_check(const weft__image *img, uint32_t policy)
         return weft__fail(WEFT_EUNSUPPORTED, "the CUDA kernel has the queue policies static, fifo and push");
     for (uint32_t i = 0; i < img->n_op; i++) {
         const weft_op *op = &img->ops[i];
-        bool gemm = op->kind == WEFT_KIND_GEMM_STREAM || op->kind == WEFT_KIND_GEMM_WIDE ||
-                    op->kind == WEFT_KIND_REDUCE || op->kind == WEFT_KIND_RMSNORM || op->kind == WEFT_KIND_COPY;
-        bool attn = op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE;
-        if ((gemm || attn) && op->dtype != WEFT_BF16)
+        bool typed = op->kind != WEFT_KIND_NOP && op->kind != WEFT_KIND_MIX,
+             attn = op->kind == WEFT_KIND_ATTN || op->kind == WEFT_KIND_ATTN_COMBINE || op->kind == WEFT_KIND_ROPE;
+        if (typed && op->dtype != WEFT_BF16)
             return weft__fail(WEFT_EUNSUPPORTED, "op %u (%s): the CUDA kernel takes bf16", i,
                               weft__image_string(img, op->name));
-        if (attn && (op->param[2] != 128 || op->param[3] != 64 || op->param[1] == 0 || op->param[0] / op->param[1] > 8))
-            return weft__fail(WEFT_EUNSUPPORTED,
-                              "op %u (%s): attention with heads of 128, pages of 64 tokens, up to 8 queries a KV head",
-                              i, weft__image_string(img, op->name));
+        if (attn && ((op->param[2] != 64 && op->param[2] != 128) || op->param[0] / op->param[1] > 8))
+            return weft__fail(
+                WEFT_EUNSUPPORTED,
+                "op %u (%s): heads of %u, %u queries a KV head; the CUDA kernel has attention with heads of "
+                "64 and 128, and up to 8 queries a KV head",
+                i, weft__image_string(img, op->name), op->param[2], op->param[0] / op->param[1]);
     }
     for (uint32_t v = 0; v < img->header->n_variant; v++)
         for (uint32_t d = 0; d < img->header->n_device; d++) {

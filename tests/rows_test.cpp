@@ -28,8 +28,10 @@ struct Blocks {
         EXPECT_EQ(weft__graph_new(&g), 0);
         EXPECT_EQ(weft__graph_tensor(g, "x", WEFT_ROLE_INPUT, dtype, m, k, &at), 0);
         for (uint32_t l = 0; l < layers; l++) {
-            const weft__source source = {WEFT_FILL_SEED, nullptr, nullptr, nullptr, l + 1, 1.0f / std::sqrt((float)k)};
-            const weft__source gains = {WEFT_FILL_SEED, nullptr, nullptr, nullptr, l + 77, 2.0f};
+            weft__source source = {}, gains = {};
+            source.fill = gains.fill = WEFT_FILL_SEED;
+            source.seed = l + 1, source.scale = 1.0f / std::sqrt((float)k);
+            gains.seed = l + 77, gains.scale = 2.0f;
             const std::string n = std::to_string(l);
             uint32_t normed = at, gain;
             if (separate) {
@@ -43,7 +45,7 @@ struct Blocks {
             EXPECT_EQ(weft__graph_tensor(g, last ? "out" : ("h" + n).c_str(), last ? WEFT_ROLE_OUTPUT : WEFT_ROLE_ACT,
                                          dtype, m, k, &out),
                       0);
-            const weft__gemm d = {nullptr, l, normed, w, at, out, WEFT_EPI_RESIDUAL, !separate, 1e-5f};
+            const weft__gemm d = {nullptr, l, normed, w, at, out, WEFT_EPI_RESIDUAL, !separate, 1e-5f, 0};
             EXPECT_EQ(weft__graph_gemm(g, &d, nullptr), 0) << weft__error();
             at = out;
         }

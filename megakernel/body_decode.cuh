@@ -1,0 +1,388 @@
+// body_decode.cuh: what of a decoder is neither GEMM nor attention: pages, embed, rope, sample (tasks/attn.h, tasks/sample.h).
+#ifndef WEFT_BODY_DECODE_CUH
+#define WEFT_BODY_DECODE_CUH
+
+#include "../tasks/sample.h"
+#include "attn.cuh"
+#include "body_small.cuh"
+
+WEFT_DEV bool body_pages(const cta &, weft_slot &s, consumer &t)
+{
+    if (!await_all(s)) return false;
+    uint32_t rows = batch_rows(s), before = WEFT_BATCH_BYTES(rows, 0), bytes = step_of(s).payload_bytes;
+    if (bytes < before) return true;
+    uint32_t n = min(ld_cg32(&batch_of(s)->n_write), (bytes - before) / 8);
+    const uint32_t *w = (const uint32_t *)&batch_of(s)->row[rows];
+    for (uint32_t i = t.warp * 32 + t.lane; i < n; i += CONSUMERS) {
+        uint32_t at = ld_cg32(w + 2 * i), slot = at & 0xffff, index = at >> 16;
+        if (slot < s.op.out_rows && index < s.op.out_cols)
+            ((uint32_t *)s.op.out)[(uint64_t)slot * s.op.out_cols + index] = ld_cg32(w + 2 * i + 1);
+    }
+    return true;
+}
+
+WEFT_DEV bool body_embed(const cta &, weft_slot &s, consumer &t)
+{
+    if (!await_all(s)) return false;
+    uint32_t end = min(s.task.tile[0] + s.task.tile[3], batch_rows(s)), seq = step_of(s).seq;
+    for (uint32_t m = s.task.tile[0]; m < end; m++) {
+        uint32_t token = ld_cg32(&batch_of(s)->row[m].token);
+        if (token & WEFT_TOKEN_OF)
+            token = ld_cg32((const uint32_t *)s.op.x + (seq - 1) % 2 * WEFT_MAX_ROWS + token % WEFT_MAX_ROWS);
+        bool known = token < s.op.n;
+        for (uint32_t c = (t.warp * 32 + t.lane) * 2; c < s.op.k; c += CONSUMERS * 2) {
+            uint32_t w = known ? __ldg((const uint32_t *)(s.op.w + weft_atom_offset(s.op.k, token, c))) : 0x7fff7fffu;
+            if (!store_pair(s, seq, m, c, bf16_lo(w), bf16_hi(w))) return false;
+        }
+    }
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------------------------- rope
+
+struct turned { // elements 2j, 2j + 1 of a head, and those half a head further
+    float lo[2], hi[2];
+};
+
+WEFT_DEV uint32_t head_pair(const weft_slot &s, uint32_t row, uint32_t col)
+{
+    return ld_cg32(pair_at(s.op.x, s.op.x_layout, s.op.m, s.op.k, row, col));
+}
+
+WEFT_DEV float round_bf16(float v) { return bf16_lo(pack_bf16(v, 0.0f)); }
+
+// Angles as fp32 has them; then exact turns, so that large ones take no other way.
+WEFT_DEV void turn_pair(float &a, float &b, float angle)
+{
+    double turns = (double)angle * 0.15915494309189535;
+    float sine, cosine, x = a, y = b;
+    sincospif((float)(turns - floor(turns)) * 2.0f, &sine, &cosine);
+    a = x * cosine - y * sine;
+    b = y * cosine + x * sine;
+}
+
+WEFT_DEV void norm_pairs(const weft_slot &s, turned &v, const float *gain, uint32_t j, uint32_t half)
+{
+    float sum = v.lo[0] * v.lo[0] + v.lo[1] * v.lo[1] + v.hi[0] * v.hi[0] + v.hi[1] * v.hi[1];
+    for (uint32_t i = 16; i > 0; i /= 2)
+        sum += __shfl_xor_sync(~0u, sum, i);
+    float factor = rsqrtf(sum / (float)(2 * half) + s.op.eps);
+    if (2 * j >= half) return;
+    for (uint32_t i = 0; i < 2; i++) {
+        v.lo[i] = round_bf16(v.lo[i] * factor * __ldg(gain + 2 * j + i));
+        v.hi[i] = round_bf16(v.hi[i] * factor * __ldg(gain + half + 2 * j + i));
+    }
+}
+
+// A warp a head; lane j has elements 2j, 2j + 1 and those half a head further.
+WEFT_DEV bool body_rope(const cta &, weft_slot &s, consumer &t)
+{
+    if (!await_all(s)) return false;
+    uint32_t dim = s.op.param[ATTN_HEAD_DIM], half = dim / 2, kv_heads = s.op.param[ATTN_KV_HEADS],
+             hpk = s.op.param[ATTN_HEADS] / kv_heads, j = t.lane, each = hpk + 2,
+             rows = min(s.task.tile[3], s.op.m - s.task.tile[0]), n_row = batch_rows(s);
+    const float *frequency = (const float *)s.op.scale, *gain = frequency + half;
+    for (uint32_t i = t.warp; i < rows * s.task.tile[2] * each; i += CONSUMER_WARPS) {
+        uint32_t part = i % each, h = s.task.tile[1] + i / each % s.task.tile[2],
+                 row = s.task.tile[0] + i / each / s.task.tile[2];
+        if (row >= n_row) break;
+        uint32_t kv_len = ld_cg32(&batch_of(s)->row[row].kv_len), position = kv_len - 1;
+        if (kv_len == 0) continue;
+        bool mine = 2 * j < half, is_q = part < hpk, is_v = part == hpk + 1;
+        uint32_t col = (h * each + part) * dim + 2 * j;
+        uint32_t lo = mine ? head_pair(s, row, col) : 0, hi = mine ? head_pair(s, row, col + half) : 0;
+        if (!is_v) {
+            turned v = {{bf16_lo(lo), bf16_hi(lo)}, {bf16_lo(hi), bf16_hi(hi)}};
+            if (s.op.flags & WEFT_OP_NORM) norm_pairs(s, v, is_q ? gain : gain + dim, j, half);
+            for (uint32_t e = 0; e < 2 && mine; e++)
+                turn_pair(v.lo[e], v.hi[e], (float)position * __ldg(frequency + 2 * j + e));
+            lo = pack_bf16(v.lo[0], v.lo[1]), hi = pack_bf16(v.hi[0], v.hi[1]);
+        }
+        if (!mine) continue;
+        if (is_q) {
+            uint32_t *q = (uint32_t *)(s.op.out + (((uint64_t)row * kv_heads + h) * hpk + part) * dim * 2) + j;
+            q[0] = lo, q[half / 2] = hi;
+            continue;
+        }
+        uint32_t slot = ld_cg32(&batch_of(s)->row[row].slot), token = position % ATTN_PAGE_TOKENS,
+                 page = ld_cg32((const uint32_t *)s.op.aux + (uint64_t)slot * s.op.param[ATTN_MAX_PAGES] +
+                                position / ATTN_PAGE_TOKENS);
+        uint8_t *kv = (uint8_t *)s.op.w + weft_attn_page_offset(kv_heads, dim, page, h, is_v);
+        *(uint32_t *)(kv + weft_attn_element(token, 2 * j)) = lo;
+        *(uint32_t *)(kv + weft_attn_element(token, half + 2 * j)) = hi;
+    }
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------------------------- sample
+
+constexpr uint32_t SAMPLE_BINS = 64, SAMPLE_BITS_AT = 1024; // bytes of scratch before the bits of tokens held
+constexpr float SAMPLE_UNIT = 1099511627776.0f; // 2^40: weights are added as whole numbers, in any order the same
+
+struct sample_scratch {
+    unsigned long long bin[SAMPLE_BINS];
+    float value[CONSUMER_WARPS], other[CONSUMER_WARPS];
+    uint32_t index[CONSUMER_WARPS];
+    uint32_t nan;
+};
+static_assert(sizeof(sample_scratch) <= SAMPLE_BITS_AT, "it lies before the bits");
+
+struct sampling { // one row's
+    uint32_t row, n;
+    float factor, max, scale, penalty; // scale: 1 / temperature
+    bool held;
+};
+
+WEFT_DEV sample_scratch *sample_smem(void) { return (sample_scratch *)smem()->scratch; }
+WEFT_DEV uint32_t *held_bits(void) { return (uint32_t *)(smem()->scratch + SAMPLE_BITS_AT); }
+
+WEFT_DEV float raw_logit(const weft_slot &s, const sampling &r, uint32_t token)
+{
+    return __ldcg((const float *)s.op.partial + weft_partial_index(s.op.m, s.op.n, 0, r.row, token)) * r.factor;
+}
+WEFT_DEV float logit_of(const weft_slot &s, const sampling &r, uint32_t token)
+{
+    float v = raw_logit(s, r, token);
+    if (!r.held || !(held_bits()[token / 32] >> token % 32 & 1)) return v;
+    return v > 0 ? v / r.penalty : v * r.penalty;
+}
+
+WEFT_DEV uint32_t own_token(const cta &c, const weft_slot &s, const weft_step_row *at)
+{
+    uint32_t token = ld_cg32(&at->token);
+    if (!(token & WEFT_TOKEN_OF)) return token;
+    return weft_ld_relaxed_sys(&mailbox(c)->result[(step_of(s).seq - 1) % WEFT_STEP_RING].token[token % WEFT_MAX_ROWS]);
+}
+
+WEFT_DEV uint32_t *token_place(const weft_slot &s, const weft_step_row *at, uint32_t position)
+{
+    uint32_t page = ld_cg32((const uint32_t *)s.op.x + (uint64_t)ld_cg32(&at->slot) * s.op.param[0] + position / 64);
+    return (uint32_t *)s.op.w + (uint64_t)page * 64 + position % 64;
+}
+
+WEFT_DEV void hold(const weft_slot &s, uint32_t token)
+{
+    if (token < s.op.n) atomicOr(held_bits() + token / 32, 1u << token % 32);
+}
+
+// Marks the tokens that the row's sequence holds: this step's from the payload, those before from their pages.
+WEFT_DEV bool find_held(const cta &c, const weft_slot &s, sampling &r, uint32_t tid)
+{
+    const weft_step_row *at = &batch_of(s)->row[r.row];
+    r.penalty = __uint_as_float(ld_cg32(&at->penalty));
+    r.held = s.op.w && r.penalty > 0 && r.penalty != 1.0f && s.op.n / 8 + 4 <= SCRATCH_BYTES - SAMPLE_BITS_AT;
+    if (!r.held) return true;
+    for (uint32_t i = tid; i < weft_div_up(s.op.n, 32); i += CONSUMERS)
+        held_bits()[i] = 0;
+    if (!consumer_sync()) return false;
+    uint32_t slot = ld_cg32(&at->slot), kv_len = ld_cg32(&at->kv_len), before = kv_len - 1;
+    for (uint32_t i = 0; i <= r.row; i++) {
+        const weft_step_row *o = &batch_of(s)->row[i];
+        uint32_t len = ld_cg32(&o->kv_len);
+        if (ld_cg32(&o->slot) != slot || len == 0 || len > kv_len) continue;
+        if (tid == 0) hold(s, own_token(c, s, o));
+        before = min(before, len - 1);
+    }
+    for (uint32_t i = tid; i < before; i += CONSUMERS)
+        hold(s, ld_cg32(token_place(s, at, i)));
+    return consumer_sync();
+}
+
+// The largest logit and its token (the first of equals), and the sum of exp(raw - its own maximum). False: leave.
+WEFT_DEV bool survey(const weft_slot &s, sampling &r, const consumer &t, uint32_t *best, float *logsum)
+{
+    uint32_t tid = t.warp * 32 + t.lane, at = 0;
+    float top = -INFINITY, raw_top = -INFINITY, sum = 0;
+    bool nan = false;
+    if (tid == 0) sample_smem()->nan = 0;
+    for (uint32_t i = tid; i < s.op.n; i += CONSUMERS) {
+        float raw = raw_logit(s, r, i), v = r.held ? logit_of(s, r, i) : raw;
+        nan = nan || raw != raw;
+        if (v > top) top = v, at = i;
+        if (raw > raw_top) sum = sum * __expf(raw_top - raw), raw_top = raw;
+        sum += raw_top == -INFINITY ? 0.0f : __expf(raw - raw_top);
+    }
+    for (uint32_t i = 16; i > 0; i /= 2) {
+        float v = __shfl_xor_sync(~0u, top, i), m = __shfl_xor_sync(~0u, raw_top, i), l = __shfl_xor_sync(~0u, sum, i);
+        uint32_t a = __shfl_xor_sync(~0u, at, i);
+        if (v > top || (v == top && a < at)) top = v, at = a;
+        float next = fmaxf(raw_top, m);
+        if (next > -INFINITY) sum = sum * __expf(raw_top - next) + l * __expf(m - next);
+        raw_top = next;
+    }
+    if (!consumer_sync()) return false; // nan is 0; the row before has been read
+    if (__any_sync(~0u, nan) && t.lane == 0) sample_smem()->nan = 1;
+    if (t.lane == 0)
+        sample_smem()->value[t.warp] = top, sample_smem()->index[t.warp] = at, sample_smem()->other[t.warp] = raw_top;
+    if (!consumer_sync()) return false;
+    raw_top = -INFINITY;
+    for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
+        raw_top = fmaxf(raw_top, sample_smem()->other[w]);
+    float mine = sample_smem()->other[t.warp] == -INFINITY ? 0.0f
+                                                           : sum * __expf(sample_smem()->other[t.warp] - raw_top);
+    top = -INFINITY, at = 0;
+    for (uint32_t w = 0; w < CONSUMER_WARPS; w++) {
+        float v = sample_smem()->value[w];
+        uint32_t a = sample_smem()->index[w];
+        if (v > top || (v == top && a < at)) top = v, at = a;
+    }
+    bool any_nan = sample_smem()->nan != 0;
+    if (!consumer_sync()) return false;
+    if (t.lane == 0) sample_smem()->value[t.warp] = mine;
+    if (!consumer_sync()) return false;
+    float total = 0;
+    for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
+        total += sample_smem()->value[w];
+    r.max = top;
+    *best = any_nan ? WEFT_NONE : at;
+    *logsum = raw_top + __logf(total);
+    return consumer_sync();
+}
+
+WEFT_DEV unsigned long long weight_units(const sampling &r, float v)
+{
+    return (unsigned long long)(__expf((v - r.max) * r.scale) * SAMPLE_UNIT);
+}
+
+// The largest key such that what is not below it (nor below `lowest`) numbers, or weighs, at least `want`.
+WEFT_DEV bool find_threshold(const weft_slot &s, const sampling &r, uint32_t tid, uint32_t lowest,
+                             unsigned long long want, bool count, uint32_t *key)
+{
+    uint32_t prefix = 0, known = 32; // bits below `known` are open
+    unsigned long long above = 0;
+    while (known > 0) {
+        uint32_t bits = known < 6 ? known : 6, shift = known - bits;
+        if (tid < SAMPLE_BINS) sample_smem()->bin[tid] = 0;
+        if (!consumer_sync()) return false;
+        for (uint32_t i = tid; i < s.op.n; i += CONSUMERS) {
+            float v = logit_of(s, r, i);
+            uint32_t k = weft_sample_key(v);
+            if (k < lowest || (known < 32 && k >> known != prefix >> known)) continue;
+            atomicAdd(&sample_smem()->bin[k >> shift & ((1u << bits) - 1)], count ? 1ull : weight_units(r, v));
+        }
+        if (!consumer_sync()) return false;
+        uint32_t b = (1u << bits) - 1;
+        for (; b > 0 && above + sample_smem()->bin[b] < want; b--)
+            above += sample_smem()->bin[b];
+        prefix |= b << shift;
+        known = shift;
+        if (!consumer_sync()) return false;
+    }
+    *key = prefix;
+    return true;
+}
+
+// What is not below `lowest` weighs so much. False: leave.
+WEFT_DEV bool total_units(const weft_slot &s, const sampling &r, uint32_t tid, uint32_t lowest,
+                          unsigned long long *total)
+{
+    if (tid == 0) sample_smem()->bin[0] = 0;
+    if (!consumer_sync()) return false;
+    unsigned long long sum = 0;
+    for (uint32_t i = tid; i < s.op.n; i += CONSUMERS) {
+        float v = logit_of(s, r, i);
+        if (weft_sample_key(v) >= lowest) sum += weight_units(r, v);
+    }
+    atomicAdd(&sample_smem()->bin[0], sum);
+    if (!consumer_sync()) return false;
+    *total = sample_smem()->bin[0];
+    return consumer_sync();
+}
+
+// The first token, in order of ids, whose cumulative weight exceeds `stop`: each warp weighs its part of the ids, then one of
+// them goes through its own.
+WEFT_DEV bool pick(const weft_slot &s, const sampling &r, const consumer &t, uint32_t lowest, unsigned long long stop,
+                   uint32_t *token)
+{
+    uint32_t part = weft_div_up(weft_div_up(s.op.n, CONSUMER_WARPS), 32) * 32, first = t.warp * part,
+             end = min(first + part, s.op.n);
+    unsigned long long sum = 0, before = 0;
+    for (uint32_t i = first + t.lane; i < end; i += 32) {
+        float v = logit_of(s, r, i);
+        if (weft_sample_key(v) >= lowest) sum += weight_units(r, v);
+    }
+    for (uint32_t i = 16; i > 0; i /= 2)
+        sum += __shfl_xor_sync(~0u, sum, i);
+    if (t.lane == 0) sample_smem()->bin[t.warp] = sum;
+    if (!consumer_sync()) return false;
+    for (uint32_t w = 0; w < t.warp; w++)
+        before += sample_smem()->bin[w];
+    if (before <= stop && before + sum > stop) { // one warp
+        bool found = false;
+        for (uint32_t i = first; i < end && !found; i += 32) {
+            float v = i + t.lane < end ? logit_of(s, r, i + t.lane) : -INFINITY;
+            bool kept = i + t.lane < end && weft_sample_key(v) >= lowest;
+            unsigned long long w = kept ? weight_units(r, v) : 0, upto = w;
+            for (uint32_t d = 1; d < 32; d *= 2) {
+                unsigned long long o = __shfl_up_sync(~0u, upto, d);
+                if (t.lane >= d) upto += o;
+            }
+            uint32_t over = __ballot_sync(~0u, kept && before + upto > stop);
+            found = over != 0;
+            if (found && t.lane == 0) sample_smem()->index[0] = i + __ffs(over) - 1;
+            before += __shfl_sync(~0u, upto, 31);
+        }
+    }
+    if (!consumer_sync()) return false;
+    *token = sample_smem()->index[0];
+    return consumer_sync();
+}
+
+// The cuts and the draw of a row with a temperature. *token: the most likely one so far. False: leave.
+WEFT_DEV bool draw_token(const weft_slot &s, sampling &r, const consumer &t, uint32_t *token)
+{
+    const weft_step_row *at = &batch_of(s)->row[r.row];
+    uint32_t tid = t.warp * 32 + t.lane, lowest = 0, key, top_k = ld_cg32(&at->top_k);
+    float top_p = __uint_as_float(ld_cg32(&at->top_p)), min_p = __uint_as_float(ld_cg32(&at->min_p));
+    unsigned long long total;
+    if (top_k > 0 && top_k < s.op.n && !find_threshold(s, r, tid, 0, top_k, true, &lowest)) return false;
+    if (top_p > 0 && top_p < 1.0f) {
+        if (!total_units(s, r, tid, lowest, &total)) return false;
+        if (!find_threshold(s, r, tid, lowest, (unsigned long long)((double)total * top_p), false, &key)) return false;
+        lowest = max(lowest, key);
+    }
+    if (min_p > 0) lowest = max(lowest, weft_sample_key(r.max + __logf(min_p) / r.scale));
+    if (!total_units(s, r, tid, lowest, &total)) return false;
+    if (tid == 0) sample_smem()->index[0] = *token;
+    float u = weft_sample_draw(ld_cg32(&at->seed), ld_cg32(&at->kv_len));
+    return pick(s, r, t, lowest, (unsigned long long)((double)total * u), token);
+}
+
+WEFT_DEV bool sample_row(const cta &c, weft_slot &s, sampling &r, const consumer &t)
+{
+    uint32_t tid = t.warp * 32 + t.lane, token, seq = step_of(s).seq;
+    float temperature = __uint_as_float(ld_cg32(&batch_of(s)->row[r.row].temperature)), logsum;
+    if (!find_held(c, s, r, tid) || !survey(s, r, t, &token, &logsum)) return false;
+    r.scale = 1.0f / temperature;
+    if (token != WEFT_NONE && temperature > 0 && !draw_token(s, r, t, &token)) return false;
+    if (tid != 0) return true;
+    weft_step_result *result = &mailbox(c)->result[seq % WEFT_STEP_RING]; // read by the host once the step is done
+    weft_st_relaxed_sys(&result->token[r.row], token);
+    result->logprob[r.row] = token == WEFT_NONE ? NAN : raw_logit(s, r, token) - logsum;
+    ((uint32_t *)s.op.out)[seq % 2 * WEFT_MAX_ROWS + r.row] = token;
+    return true;
+}
+
+WEFT_DEV bool body_sample(const cta &c, weft_slot &s, consumer &t)
+{
+    if (!await_all(s) || !consumer_sync()) return false; // scratch: a wide task's stores are over
+    uint32_t tid = t.warp * 32 + t.lane, end = min(s.task.tile[0] + s.task.tile[3], min(batch_rows(s), s.op.m));
+    for (uint32_t m = s.task.tile[0]; m < end; m++) {
+        const weft_step_row *at = &batch_of(s)->row[m];
+        uint32_t kv_len = ld_cg32(&at->kv_len), flags = ld_cg32(&at->flags);
+        if (kv_len == 0) continue;
+        sampling r = {m, s.op.n, 1.0f, 0, 0, 1.0f, false};
+        if (s.op.flags & WEFT_OP_NORM) {
+            uint64_t i = weft_partial_index(s.op.m, weft_div_up(s.op.n, 16), 0, m, 0);
+            r.factor = rsqrtf(__ldcg((const float *)s.op.squares + i) / (float)s.op.k + s.op.eps);
+        }
+        if (s.op.w && tid == 0) *token_place(s, at, kv_len - 1) = own_token(c, s, at);
+        if (flags & WEFT_ROW_LOGITS && s.op.aux)
+            for (uint32_t i = tid; i < s.op.n; i += CONSUMERS)
+                ((float *)s.op.aux)[(uint64_t)m * s.op.n + i] = raw_logit(s, r, i);
+        if (flags & WEFT_ROW_SAMPLE && !sample_row(c, s, r, t)) return false;
+    }
+    return true;
+}
+
+#endif
