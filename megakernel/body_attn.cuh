@@ -59,11 +59,16 @@ WEFT_DEV void attn_tokens(attn_state<DIM> &a, const uint32_t (&q)[DIM / 16][2], 
         a.sum += p[i];
     }
     uint32_t pa[4] = {pack_bf16(p[0], p[1]), 0, pack_bf16(p[2], p[3]), 0};
+    // What lies behind the last token may be anything, and 0 * NaN is NaN: those rows of V count as zero.
+    uint32_t token = lane % 4 * 2, keep_v[2];
+    for (uint32_t h = 0; h < 2; h++, token += 8)
+        keep_v[h] = (token < valid ? 0xffffu : 0u) | (token + 1 < valid ? 0xffff0000u : 0u);
     uint32_t vrow = tok + (lane % 8) + (lane / 8 % 2) * 8, vpick = lane / 16;
 #pragma unroll
     for (uint32_t i = 0; i < DIM / 16; i++) {
         uint32_t b[4];
         ldmatrix_x4_trans(b, smem_addr(v) + (i / 4) * 8192 + vrow * 128 + ((((i % 4) * 2 + vpick) ^ (vrow & 7)) << 4));
+        if (valid < 16) b[0] &= keep_v[0], b[1] &= keep_v[1], b[2] &= keep_v[0], b[3] &= keep_v[1];
         for (uint32_t h = 0; h < 2; h++) {
             float(&o)[4] = a.o[i * 2 + h];
             o[0] *= keep, o[1] *= keep;
@@ -152,8 +157,8 @@ WEFT_DEV bool body_attn_combine(const cta &, weft_slot &s, consumer &t)
              dims = s.op.param[ATTN_HEAD_DIM], pairs = dims / 2, floats = dims + 2, n_row = min(batch_rows(s), s.op.m);
     for (uint32_t i = s.task.tile[0]; i < s.task.tile[0] + s.task.tile[1]; i++) {
         uint32_t row = i / kv_heads, head = i % kv_heads;
-        if (row >= n_row) break;
-        uint32_t blocks = weft_div_up(ld_cg32(&batch_of(s)->row[row].kv_len), ATTN_BLOCK_TOKENS);
+        uint32_t tokens = row < n_row ? ld_cg32(&batch_of(s)->row[row].kv_len) : 0,
+                 blocks = weft_div_up(tokens, ATTN_BLOCK_TOKENS);
         for (uint32_t q = tid / pairs; q < hpk; q += CONSUMERS / pairs) {
             uint32_t dim = tid % pairs * 2;
             float top = -INFINITY, sum = 0, lo = 0, hi = 0;
@@ -168,7 +173,7 @@ WEFT_DEV bool body_attn_combine(const cta &, weft_slot &s, consumer &t)
                 hi = hi * keep + __ldcg(p + 2 * hpk + q * dims + dim + 1) * f;
                 top = next;
             }
-            float scale = sum > 0 ? 1.0f / sum : 0.0f; // a row that does nothing is zero
+            float scale = sum > 0 ? 1.0f / sum : 0.0f; // a row that does nothing is zero, and its packets are sent
             if (!store_pair(s, step_of(s).seq, row, (head * hpk + q) * dims + dim, lo * scale, hi * scale))
                 return false;
         }

@@ -24,10 +24,11 @@ WEFT_DEV bool body_pages(const cta &, weft_slot &s, consumer &t)
 WEFT_DEV bool body_embed(const cta &, weft_slot &s, consumer &t)
 {
     if (!await_all(s)) return false;
-    uint32_t end = min(s.task.tile[0] + s.task.tile[3], batch_rows(s)), seq = step_of(s).seq;
+    uint32_t end = min(s.task.tile[0] + s.task.tile[3], s.op.m), n_row = batch_rows(s), seq = step_of(s).seq;
     for (uint32_t m = s.task.tile[0]; m < end; m++) {
-        uint32_t token = ld_cg32(&batch_of(s)->row[m].token);
-        if (token & WEFT_TOKEN_OF)
+        bool used = m < n_row;
+        uint32_t token = used ? ld_cg32(&batch_of(s)->row[m].token) : WEFT_NONE;
+        if (used && token & WEFT_TOKEN_OF)
             token = ld_cg32((const uint32_t *)s.op.x + (seq - 1) % 2 * WEFT_MAX_ROWS + token % WEFT_MAX_ROWS);
         bool known = token < s.op.n;
         for (uint32_t c = (t.warp * 32 + t.lane) * 2; c < s.op.k; c += CONSUMERS * 2) {

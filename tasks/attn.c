@@ -165,9 +165,12 @@ int weft__body_attn_combine(const weft_task_ctx *ctx)
     float *o = ((scratch *)ctx->scratch)->row;
     for (uint32_t i = ctx->t->tile[0]; i < ctx->t->tile[0] + ctx->t->tile[1]; i++) {
         uint32_t r = i / s.kv_heads, h = i % s.kv_heads;
-        if (r >= s.n_row) return 0;
+        if (r >= ctx->step->rows) return 0;
         for (uint32_t j = 0; j < s.hpk; j++) {
-            combine(&s, r, h, j, o);
+            if (r < s.n_row)
+                combine(&s, r, h, j, o);
+            else
+                memset(o, 0, s.dim * sizeof *o); /* who reads packets waits for those of every row */
             for (uint32_t d = 0; d < s.dim; d += 16) {
                 uint16_t half[16];
                 for (uint32_t c = 0; c < 16; c++)

@@ -24,13 +24,15 @@ int weft__body_embed(const weft_task_ctx *ctx)
     const weft_op_rt *op = ctx->op;
     const weft_step_batch *batch = (const weft_step_batch *)ctx->payload;
     const uint32_t n_row = weft__batch_rows(ctx), *tile = ctx->t->tile;
-    for (uint32_t r = tile[0]; r < tile[0] + tile[3] && r < n_row; r++) {
-        const uint32_t token = token_of(ctx, batch->row[r].token);
+    const uint32_t end = tile[0] + weft_rows_of(op, ctx->step, tile[0], tile[3]);
+    for (uint32_t r = tile[0]; r < end; r++) {
+        const int used = r < n_row;
+        const uint32_t token = used ? token_of(ctx, batch->row[r].token) : WEFT_NONE;
         for (uint32_t c = 0; c < op->k; c += 16) {
             const uint32_t n = op->k - c < 16 ? op->k - c : 16;
             uint16_t h[16];
             for (uint32_t j = 0; j < n; j++) {
-                h[j] = 0x7fff; /* NaN in both types */
+                h[j] = used ? 0x7fff : 0; /* NaN in both types */
                 if (token < op->n)
                     memcpy(&h[j], (const uint8_t *)(uintptr_t)op->w + weft_atom_offset(op->k, token, c + j), 2);
             }

@@ -2,7 +2,8 @@
  *
  *   EMBED   x     tokens fed back: u32 [2][WEFT_MAX_ROWS]; a step reads the row that the step before it wrote
  *           w     embedding: ATOM, vocab x k
- *           out   m x k, with packets where the op has them. A token past the vocabulary gives a row of NaN
+ *           out   m x k, with packets where the op has them. A token past the vocabulary gives a row of NaN, a row
+ *                 that the payload lacks one of zeros
  *   SAMPLE  partial, squares   logits of a GEMM with WEFT_OP_PARTIAL, n_split 1, m x vocab (n); with WEFT_OP_NORM they are
  *                 divided by the row's root mean square, as REDUCE does
  *           out   tokens fed back, on EMBED's device
