@@ -223,6 +223,7 @@ static void describe(json_t *line, const weft_engine *e)
     weft__bench_count(line, "workers", info.n_worker);
     weft__bench_count(line, "tasks", info.tasks);
     json_object_set_new(line, "plan_hash", json_string(hash));
+    json_object_set_new(line, "queue_spec", json_string(info.queue));
 }
 
 json_t *weft__bench_line(const weft__bench *b, const char *what, const weft_engine *e)

@@ -9,9 +9,8 @@
  * far; beside it, from 0, how many of these a thief has brought: they were counted as taken elsewhere already. There are no
  * tickets: a step is over when as many tasks are taken as it has, all rings together.
  *
- * lifo: a ring is a stack instead (Treiber 1986). Beside `taken` in the same 64 bits: the top task plus 1, 0 for none; the
- * rings' memory holds the task below each task, plus 1. A task lies on one stack at a time. Since `taken` never repeats while
- * somebody looks, neither does the word: a push alone can't bring an old top back.                                     */
+ * lifo: a ring is a stack instead (protocol.h). Its top shares the first line with `taken`; the rings' memory holds what lies
+ * below each task.                                                                                                     */
 #include "cpu_worker.h"
 
 enum {
@@ -21,46 +20,21 @@ enum {
 static weft_w32 *head_of(const weft_queue_rt *q, uint32_t ring) { return &weft__ring_line(q, 2 * ring)->value; }
 static weft_w32 *brought_of(const weft_queue_rt *q, uint32_t ring) { return weft__ring_tail(q, ring) + 1; }
 
-/* ---------------------------------------------------------------------------------------------------------- stacks */
+/* ----------------------------------------------------------------------------------------------------- either shape */
 
 static weft_w64 *top_of(const weft_queue_rt *q, uint32_t ring) { return (weft_w64 *)weft__ring_line(q, 2 * ring); }
-static weft_w32 *below(const weft_queue_rt *q, uint32_t task) { return (weft_w32 *)(uintptr_t)q->ring + task; }
+static weft_w32 *below_of(const weft_queue_rt *q) { return (weft_w32 *)(uintptr_t)q->ring; }
 
 void weft__stack_push(const weft_queue_rt *q, uint32_t ring, uint32_t task)
 {
-    uint64_t seen = weft_ld_relaxed_b64_sys(top_of(q, ring)), now;
-    for (;; seen = now) {
-        weft_st_relaxed_sys(below(q, task), (uint32_t)(seen >> 32));
-        const uint64_t next = (uint32_t)seen | (uint64_t)(task + 1) << 32;
-        now = weft_atom_cas_acq_rel_b64_sys(top_of(q, ring), seen, next); /* pairs with stack_peek */
-        if (now == seen) break;
-    }
+    weft_stack_push(top_of(q, ring), below_of(q), task);
     weft_atom_add_relaxed_sys(weft__ring_tail(q, ring), 1);
 }
-
-/* Up to `most` tasks from the top; `seen` is for stack_take. What was read holds if that succeeds. */
-static uint32_t stack_peek(const weft_queue_rt *q, uint32_t ring, uint32_t most, uint32_t *tasks, uint64_t *seen)
-{
-    *seen = weft_ld_acquire_b64_sys(
-        top_of(q, ring)); /* pairs with stack_push: all later changes are read-modify-write */
-    uint32_t n = 0, at = (uint32_t)(*seen >> 32);
-    for (; at && at <= q->n_task && n < most; at = weft_ld_relaxed_sys(below(q, at - 1)))
-        tasks[n++] = at - 1;
-    return n;
-}
-
-static int stack_take(const weft_queue_rt *q, uint32_t ring, uint32_t n, uint32_t last, uint64_t seen)
-{
-    const uint64_t next = (uint32_t)((uint32_t)seen + n) | (uint64_t)weft_ld_relaxed_sys(below(q, last)) << 32;
-    return weft_atom_cas_acq_rel_b64_sys(top_of(q, ring), seen, next) == seen;
-}
-
-/* ----------------------------------------------------------------------------------------------------- either shape */
 
 /* The next task of a ring, without taking it; *seen is for take. */
 static int peek(const weft__worker *w, const weft_queue_rt *q, uint32_t ring, uint64_t *seen, uint32_t *task)
 {
-    if (w->loop->lifo) return stack_peek(q, ring, 1, task, seen) == 1;
+    if (w->loop->lifo) return weft_stack_peek(top_of(q, ring), below_of(q), q->n_task, 1, task, seen) == 1;
     uint32_t head;
     const int there = weft_ring_peek(head_of(q, ring), weft__ring_slots(q, ring), q->ring_mask, &head, task);
     *seen = head;
@@ -69,24 +43,14 @@ static int peek(const weft__worker *w, const weft_queue_rt *q, uint32_t ring, ui
 
 static int take(const weft__worker *w, const weft_queue_rt *q, uint32_t ring, uint64_t seen, uint32_t task)
 {
-    return w->loop->lifo ? stack_take(q, ring, 1, task, seen) : weft_ring_take(head_of(q, ring), (uint32_t)seen);
+    return w->loop->lifo ? weft_stack_take(top_of(q, ring), below_of(q), 1, task, seen)
+                         : weft_ring_take(head_of(q, ring), (uint32_t)seen);
 }
 
 static int pop_ring(const weft_queue_rt *q, uint32_t ring, uint32_t *task)
 {
     uint32_t head;
     return weft_ring_try_pop(head_of(q, ring), weft__ring_slots(q, ring), q->ring_mask, &head, task);
-}
-
-/* Up to `most` tasks of a ring, oldest first; then the head moves past them. The slots are read before, which is all that
- * a later push waits for.                                                                                              */
-static uint32_t take_run(const weft_queue_rt *q, uint32_t ring, uint32_t most, uint32_t *tasks)
-{
-    const uint32_t head = weft_ld_relaxed_sys(head_of(q, ring));
-    uint32_t n = 0;
-    while (n < most && weft_ring_poll(weft__ring_slots(q, ring), q->ring_mask, head + n, &tasks[n]))
-        n++;
-    return n && weft_atom_cas_acq_rel_sys(head_of(q, ring), head, head + n) == head ? n : 0;
 }
 
 /* Half of a ring, at least one task, runs the first and puts the others into its own ring. They count as brought before they
@@ -99,10 +63,10 @@ static int take_half(const weft__worker *w, const weft_queue_rt *q, uint32_t rin
     weft_atom_add_relaxed_sys(brought_of(q, own), most - 1);
     if (w->loop->lifo) {
         uint64_t seen;
-        n = stack_peek(q, ring, most, tasks, &seen);
-        if (n && !stack_take(q, ring, n, tasks[n - 1], seen)) n = 0;
+        n = weft_stack_peek(top_of(q, ring), below_of(q), q->n_task, most, tasks, &seen);
+        if (n && !weft_stack_take(top_of(q, ring), below_of(q), n, tasks[n - 1], seen)) n = 0;
     } else {
-        n = take_run(q, ring, most, tasks);
+        n = weft_ring_take_run(head_of(q, ring), weft__ring_slots(q, ring), q->ring_mask, most, tasks);
     }
     const uint32_t kept = n ? n - 1 : 0;
     if (kept != most - 1) weft_atom_add_relaxed_sys(brought_of(q, own), kept - (most - 1));

@@ -101,6 +101,53 @@ WEFT_PROTOCOL_FN int weft_ring_try_pop(weft_w32 *head_word, const weft_w64 *ring
     return weft_ring_peek(head_word, ring, mask, head, task) && weft_ring_take(head_word, *head);
 }
 
+/* steal with amount=half: up to `most` tasks, oldest first; 0: another was faster, or there is none. What the slots held counts
+ * only if the head then moves, so it doesn't matter that others may read and push them meanwhile.                      */
+WEFT_PROTOCOL_FN uint32_t weft_ring_take_run(weft_w32 *head_word, const weft_w64 *ring, uint32_t mask, uint32_t most,
+                                             uint32_t *tasks)
+{
+    const uint32_t head = weft_ld_relaxed_sys(head_word);
+    uint32_t n = 0;
+    while (n < most && weft_ring_poll(ring, mask, head + n, &tasks[n])) /* pairs with weft_ring_push */
+        n++;
+    /* The release is for who looks whether all are taken: it acquires the heads, then reads what thieves have brought. */
+    return n && weft_atom_cas_acq_rel_sys(head_word, head, head + n) == head ? n : 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- stacks
+ * steal with end=lifo (Treiber 1986). `top`: tasks taken so far, and the top task plus 1 in the upper half, 0 for none.
+ * below[task]: the one under it, plus 1. A task lies on one stack at a time. A top that comes back was taken, and then the
+ * count has changed, so a compare-and-swap that succeeds has found what it saw (in 2^32 takes).                        */
+
+WEFT_PROTOCOL_FN void weft_stack_push(weft_w64 *top, weft_w32 *below, uint32_t task)
+{
+    uint64_t seen = weft_ld_relaxed_b64_sys(top), now;
+    for (;; seen = now) {
+        weft_st_relaxed_sys(&below[task], (uint32_t)(seen >> 32));
+        now = weft_atom_cas_acq_rel_b64_sys(top, seen, weft_packet((uint32_t)seen, task + 1)); /* pairs with _peek */
+        if (now == seen) return;
+    }
+}
+
+/* Up to `most` of n_task tasks from the top; *seen is for weft_stack_take, and what was read holds if that succeeds. All later
+ * changes of top are read-modify-writes, so its acquire meets every push below.                                       */
+WEFT_PROTOCOL_FN uint32_t weft_stack_peek(const weft_w64 *top, const weft_w32 *below, uint32_t n_task, uint32_t most,
+                                          uint32_t *tasks, uint64_t *seen)
+{
+    *seen = weft_ld_acquire_b64_sys(top); /* pairs with weft_stack_push */
+    uint32_t n = 0, at = (uint32_t)(*seen >> 32);
+    for (; at && at <= n_task && n < most; at = weft_ld_relaxed_sys(&below[at - 1]))
+        tasks[n++] = at - 1;
+    return n;
+}
+
+/* Takes the n tasks that were seen, the lowest of them `last`; 0: another was faster. */
+WEFT_PROTOCOL_FN int weft_stack_take(weft_w64 *top, const weft_w32 *below, uint32_t n, uint32_t last, uint64_t seen)
+{
+    const uint64_t next = weft_packet((uint32_t)seen + n, weft_ld_relaxed_sys(&below[last]));
+    return weft_atom_cas_acq_rel_b64_sys(top, seen, next) == seen;
+}
+
 /* -------------------------------------------------------------------------------------------------------- doorbell */
 
 /* Host: publishes a record whose payload is written. Each word of the head carries the tag; the release on each makes the

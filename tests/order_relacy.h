@@ -52,7 +52,7 @@ template <class T> void relacy_store(Word<T> *p, T v, bool release)
 {
     p->a.store(v, release && !p->weak(Weak::RELEASE) ? rl::mo_release : rl::mo_relaxed, RL_INFO);
 }
-inline rl::memory_order relacy_rmw_order(const weft_w32 *p, bool acquire, bool release)
+template <class T> rl::memory_order relacy_rmw_order(const Word<T> *p, bool acquire, bool release)
 {
     acquire = acquire && !p->weak(Weak::ACQUIRE);
     release = release && !p->weak(Weak::RELEASE);
@@ -74,6 +74,17 @@ inline uint32_t weft_atom_cas_relaxed_sys(weft_w32 *p, uint32_t expect, uint32_t
     p->a.compare_exchange_strong(expect, v, rl::mo_relaxed, RL_INFO);
     return expect;
 }
+template <class T> T relacy_cas(Word<T> *p, T expect, T v)
+{
+    p->a.compare_exchange_strong(expect, v, relacy_rmw_order(p, true, true), RL_INFO);
+    return expect;
+}
+inline uint32_t weft_atom_cas_acq_rel_sys(weft_w32 *p, uint32_t expect, uint32_t v) { return relacy_cas(p, expect, v); }
+inline uint64_t weft_atom_cas_acq_rel_b64_sys(weft_w64 *p, uint64_t expect, uint64_t v)
+{
+    return relacy_cas(p, expect, v);
+}
+inline void weft_st_relaxed_sys(weft_w32 *p, uint32_t v) { relacy_store(p, v, false); }
 inline uint64_t weft_ld_relaxed_b64_sys(const weft_w64 *p) { return relacy_load(p, false); }
 inline uint64_t weft_ld_acquire_b64_sys(const weft_w64 *p) { return relacy_load(p, true); }
 inline void weft_st_relaxed_b64_sys(weft_w64 *p, uint64_t v) { relacy_store(p, v, false); }

@@ -108,6 +108,99 @@ struct TryPop : rl::test_suite<TryPop, 4> {
     void after() { RL_ASSERT(taken[0](RL_INFO) == 1 && taken[1](RL_INFO) == 1); }
 };
 
+/* steal with end=lifo: two push, two take; one of them as many as there are. */
+struct Stack : rl::test_suite<Stack, 4> {
+    weft_w64 top;
+    weft_w32 below[2];
+    rl::var<int> data[2], taken[2];
+    void before()
+    {
+        top.init("top", BASE);
+        below[0].init("below", 0), below[1].init("below", 0);
+        taken[0](RL_INFO) = taken[1](RL_INFO) = 0;
+    }
+    void thread(unsigned i)
+    {
+        if (i < 2) {
+            data[i](RL_INFO) = 1;
+            weft_stack_push(&top, below, i);
+            return;
+        }
+        for (;;) {
+            uint32_t tasks[2];
+            uint64_t seen;
+            const uint32_t n = weft_stack_peek(&top, below, 2, i == 2 ? 1 : 2, tasks, &seen);
+            if ((uint32_t)seen == BASE + 2) return;
+            if (!n || !weft_stack_take(&top, below, n, tasks[n - 1], seen)) {
+                pause_thread();
+                continue;
+            }
+            for (uint32_t k = 0; k < n; k++) {
+                RL_ASSERT(data[tasks[k]](RL_INFO) == 1);
+                taken[tasks[k]](RL_INFO) = taken[tasks[k]](RL_INFO) + 1; /* a second taker would race here */
+            }
+        }
+    }
+    void after() { RL_ASSERT(taken[0](RL_INFO) == 1 && taken[1](RL_INFO) == 1); }
+};
+
+/* steal with amount=half: the thief (1) brings what it doesn't run into a ring of its own; the owner (0) takes from both.
+ * Whoever finds that all tasks are taken (2) is right: nothing is pushed any more.                                    */
+struct Half : rl::test_suite<Half, 3> {
+    weft_w32 head[2], tail[2], brought, over;
+    weft_w64 ring[2][2];
+    rl::var<int> taken[2];
+    void before()
+    {
+        for (uint32_t r = 0; r < 2; r++) {
+            head[r].init("run", BASE), tail[r].init("tail", BASE);
+            for (uint32_t t = BASE; t != BASE + 2; t++)
+                ring[r][t & 1].init("slot", weft_packet(0, t - 2));
+        }
+        brought.init("brought", 0), over.init("over", 0);
+        for (uint32_t i = 0; i < 2; i++) {
+            taken[i](RL_INFO) = 0;
+            weft_ring_push(&tail[0], ring[0], 1, i);
+        }
+    }
+    void mark(uint32_t task) { taken[task](RL_INFO) = taken[task](RL_INFO) + 1; } /* a second taker would race here */
+    bool is_over()
+    {
+        uint32_t n = 0;
+        for (uint32_t r = 0; r < 2; r++)
+            n += weft_ld_acquire_sys(&head[r]) - BASE;
+        return n - weft_ld_relaxed_sys(&brought) == 2;
+    }
+    void steal()
+    {
+        uint32_t tasks[2];
+        weft_atom_add_relaxed_sys(&brought, 1);
+        const uint32_t n = weft_ring_take_run(&head[0], ring[0], 1, 2, tasks);
+        if (n < 2) weft_atom_add_relaxed_sys(&brought, UINT32_MAX);
+        if (n) mark(tasks[0]);
+        if (n < 2) return;
+        RL_ASSERT(weft_atom_add_relaxed_sys(&over, 0) == 0);
+        weft_ring_push(&tail[1], ring[1], 1, tasks[1]);
+    }
+    void thread(unsigned i)
+    {
+        if (i == 1) steal();
+        while (!is_over()) {
+            uint32_t seen, task;
+            bool got = false;
+            for (uint32_t r = 0; r < 2 && i != 2 && !got; r++)
+                if ((got = weft_ring_try_pop(&head[r], ring[r], 1, &seen, &task))) mark(task);
+            if (!got) pause_thread();
+        }
+        if (i == 2) weft_atom_add_relaxed_sys(&over, 1);
+    }
+    void after()
+    {
+        for (auto &t : taken)
+            RL_ASSERT(t(RL_INFO) == 1);
+    }
+};
+
 /* Device 0 (threads 0, 1) writes into device 1 (thread 2) and reads its own memory, two steps; the host (thread 3) reads
  * what both workers wrote once `completed` says so.                                                                     */
 struct Gate : rl::test_suite<Gate, 4> {
@@ -295,6 +388,8 @@ TEST(Protocol, Push)
                  {"slot", Weak::ACQUIRE}});
 }
 TEST(Protocol, TryPop) { check<TryPop>({{"slot", Weak::RELEASE}, {"slot", Weak::ACQUIRE}}); }
+TEST(Protocol, Stack) { check<Stack>({{"top", Weak::RELEASE}, {"top", Weak::ACQUIRE}}); }
+TEST(Protocol, Half) { check<Half>({{"run", Weak::RELEASE}, {"run", Weak::ACQUIRE}}); }
 TEST(Protocol, Gate)
 {
     check<Gate>({{"done", Weak::RELEASE},
