@@ -367,7 +367,8 @@ typedef struct weft_step_batch {
 WEFT_STATIC_ASSERT(sizeof(weft_step_batch) == 16 + 48 * WEFT_MAX_ROWS, "no padding");
 
 #define WEFT_BATCH_BYTES(n_row, n_write) (16u + 48u * (n_row) + 8u * (n_write))
-#define WEFT_MAX_PAGE_WRITES 112u /* beside 64 rows: what is left of the payload */
+#define WEFT_MAX_PAGE_WRITES 110u /* beside 64 rows: what is left of the payload */
+WEFT_STATIC_ASSERT(WEFT_BATCH_BYTES(WEFT_MAX_ROWS, WEFT_MAX_PAGE_WRITES) <= WEFT_STEP_PAYLOAD_BYTES, "they fit");
 
 /* Who stopped, where, waiting for what. Written once, by the worker that wins the abort word. */
 enum weft_abort_cause {
