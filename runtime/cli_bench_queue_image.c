@@ -9,42 +9,112 @@
 
 /* --------------------------------------------------------------------------------------------------- planning NOPs */
 
-/* A task's estimate holds its number: so the image tells which is which. */
-static int plan_numbers(const weft__queue_case *c, const weft__qdag *g, uint32_t mode, void **bytes, uint64_t *size)
+typedef struct groups { /* tasks that become one op: neighbours on a device with the same inputs and the same readers */
+    uint32_t *op;       /* [task] */
+    uint32_t *first;    /* [op]: task */
+    uint32_t *reader0, *read; /* [n + 1]; readers of each task, in order */
+    uint32_t n;
+} groups;
+
+static void free_groups(groups *s)
+{
+    free(s->op);
+    free(s->first);
+    free(s->reader0);
+    free(s->read);
+}
+
+static void find_readers(const weft__qdag *g, groups *s)
+{
+    for (uint32_t i = 0; i < g->n_input; i++)
+        s->reader0[g->inputs[i] + 1]++;
+    for (uint32_t i = 0; i < g->n; i++)
+        s->reader0[i + 1] += s->reader0[i];
+    memcpy(s->first, s->reader0, g->n * sizeof *s->first); /* next, for now */
+    for (uint32_t i = 0; i < g->n; i++)
+        for (uint32_t k = 0; k < g->tasks[i].n_in; k++)
+            s->read[s->first[g->inputs[g->tasks[i].in + k]]++] = i;
+}
+
+static bool are_alike(const weft__qdag *g, const groups *s, uint32_t a, uint32_t b)
+{
+    const weft__qtask *x = &g->tasks[a], *y = &g->tasks[b];
+    const uint32_t n = s->reader0[a + 1] - s->reader0[a];
+    return x->device == y->device && x->n_in == y->n_in && n == s->reader0[b + 1] - s->reader0[b] &&
+           !memcmp(g->inputs + x->in, g->inputs + y->in, x->n_in * sizeof *g->inputs) &&
+           !memcmp(s->read + s->reader0[a], s->read + s->reader0[b], n * sizeof *s->read);
+}
+
+static int find_groups(const weft__qdag *g, bool shared, groups *s)
+{
+    *s = (groups){malloc((g->n + 1u) * 4ul), malloc((g->n + 1u) * 4ul), calloc(g->n + 2u, 4),
+                  malloc((g->n_input + 1u) * 4ul), 0};
+    if (!s->op || !s->first || !s->reader0 || !s->read) return weft__fail(WEFT_ENOMEM, "a graph of %u tasks", g->n);
+    find_readers(g, s);
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (!i || !shared || !are_alike(g, s, i - 1, i)) s->first[s->n++] = i;
+        s->op[i] = s->n - 1;
+    }
+    return 0;
+}
+
+/* A task's estimate holds the number of its op: so the image tells which is which. */
+static int plan_numbers(const weft__queue_case *c, const weft__qdag *g, const groups *s, uint32_t mode, void **bytes,
+                        uint64_t *size)
 {
     weft__plan_options opt = weft__plan_defaults();
     weft__graph *graph;
-    const bool join = !strcmp(c->counters, "consumer");
-    if (!join && strcmp(c->counters, "producer"))
-        return weft__fail(WEFT_EUSAGE, "--counters %s: expected producer or consumer", c->counters);
-    int status = weft__graph_new(&graph);
-    if (status) return status;
+    uint32_t *in = malloc((g->n_input + 1u) * sizeof *in);
+    int status = in ? weft__graph_new(&graph) : weft__fail(WEFT_ENOMEM, "a graph of %u tasks", g->n);
+    if (status) {
+        free(in);
+        return status;
+    }
     opt.n_device = g->n_device;
     memcpy(opt.workers, g->workers, sizeof opt.workers);
     opt.order = WEFT__BREADTH;
     opt.alternates = c->alternates;
     opt.seed = c->seed;
-    for (uint32_t i = 0; i < g->n && !status; i++) {
-        const weft__qtask *t = &g->tasks[i];
-        status = weft__graph_nop(graph, t->device, 1, i, g->inputs + t->in, mode == WEFT__QDAG_FREE ? 0 : t->n_in, join,
-                                 NULL);
+    for (uint32_t i = 0; i < s->n && !status; i++) {
+        const weft__qtask *t = &g->tasks[s->first[i]];
+        const uint32_t end = i + 1 < s->n ? s->first[i + 1] : g->n;
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < t->n_in && mode != WEFT__QDAG_FREE; k++) { /* a reader of one reads the whole group */
+            const uint32_t from = g->inputs[t->in + k];
+            if (s->first[s->op[from]] == from) in[n++] = s->op[from];
+        }
+        status = weft__graph_nop(graph, t->device, end - s->first[i], i, in, n, !strcmp(c->counters, "consumer"), NULL);
     }
     if (!status) status = weft__plan(graph, &opt, bytes, size, NULL);
     weft__graph_free(graph);
+    free(in);
     return status;
 }
 
-static int find_tasks(weft__qdag *g, const weft__image *img)
+/* An op's tasks stand in the image one after another. */
+static int find_tasks(weft__qdag *g, const groups *s, const weft__image *img)
 {
-    for (uint32_t d = 0; d < g->n_device; d++) {
+    uint32_t *seen = calloc(s->n + 1u, sizeof *seen);
+    if (!seen) return weft__fail(WEFT_ENOMEM, "a graph of %u tasks", g->n);
+    int status = 0;
+    for (uint32_t d = 0; d < g->n_device && !status; d++) {
         const weft_image_queue *q = weft__image_queue_of(img, 0, d);
         free(g->task_of[d]);
         g->task_of[d] = malloc(q->n_task * sizeof **g->task_of + 4);
-        if (!g->task_of[d]) return weft__fail(WEFT_ENOMEM, "a graph of %u tasks", g->n);
-        for (uint32_t i = 0; i < q->n_task; i++)
-            g->task_of[d][i] = img->tasks[q->task + i].cost_ns;
+        if (!g->task_of[d]) status = weft__fail(WEFT_ENOMEM, "a graph of %u tasks", g->n);
+        for (uint32_t i = 0; i < q->n_task && !status; i++) {
+            const uint32_t op = img->tasks[q->task + i].cost_ns;
+            g->task_of[d][i] = s->first[op] + seen[op]++;
+        }
     }
-    return 0;
+    free(seen);
+    return status;
+}
+
+static int check_counters(const char *name)
+{
+    if (!strcmp(name, "shared") || !strcmp(name, "producer") || !strcmp(name, "consumer")) return 0;
+    return weft__fail(WEFT_EUSAGE, "--counters %s: expected shared, producer or consumer", name);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ order */
@@ -257,12 +327,16 @@ int weft__qdag_image(const weft__queue_case *c, weft__qdag *g, uint32_t mode, vo
     uint64_t numbers_size;
     weft__image img;
     weft__image_writer w = {0};
-    int status = plan_numbers(c, g, mode, &numbers, &numbers_size);
+    groups s = {0};
+    int status = check_counters(c->counters);
+    if (!status) status = find_groups(g, !strcmp(c->counters, "shared"), &s);
+    if (!status) status = plan_numbers(c, g, &s, mode, &numbers, &numbers_size);
     if (!status) status = weft__image_open(numbers, numbers_size, "bench", &img);
-    if (!status) status = find_tasks(g, &img);
+    if (!status) status = find_tasks(g, &s, &img);
     if (!status) status = write_image(c, g, &img, mode, &w);
     if (!status) status = prove(&w);
     free(numbers);
+    free_groups(&s);
     if (status) {
         free(w.bytes);
         return status;

@@ -107,6 +107,25 @@ TEST(BenchQueue, EveryPolicyRunsEveryTaskAndNoneBeatsTheBound)
     }
 }
 
+// Layers on one device: a counter a layer. However edges are counted, the same tasks run for as long.
+TEST(BenchQueue, CountersAreSharedWhereInputsAndReadersAreTheSame)
+{
+    double signals[3] = {};
+    const char *const how[] = {"shared", "producer", "consumer"};
+    for (int i = 0; i < 3; i++) {
+        const auto lines = bench(
+            std::string("--devices cpu:2x1 --place levels --graph layers,wide,fan-out --width 4 --depth 3 "
+                        "--mean 2 --edge-bytes 100 --queue push,static --counters ") +
+            how[i]);
+        ASSERT_EQ(lines.size(), 6u);
+        for (const Line &l : lines)
+            EXPECT_EQ(l["pops"], l["tasks"]) << how[i];
+        signals[i] = lines[0]["remote_signals"];
+    }
+    EXPECT_LE(signals[0], signals[1]);
+    EXPECT_LE(signals[1], signals[2]);
+}
+
 TEST(BenchQueue, BytesAreMoved)
 {
     auto lines = bench("--devices cpu:2x1 --graph deep --width 4 --depth 5 --work stream --bytes 3000 --dist constant");
@@ -160,7 +179,7 @@ TEST(BenchQueue, WhatMakesNoSenseIsRefused)
         {"--work sleep", "--work sleep: expected spin"},
         {"--place random", "--place random: expected columns"},
         {"--order none", "--order none: expected critical"},
-        {"--counters none", "--counters none: expected producer"},
+        {"--counters none", "--counters none: expected shared, producer or consumer"},
         {"--width 100000 --depth 100000", "at most"},
         {"--work stream --bytes 1000000000 --width 8", "over 4 GB"},
         {"--json --csv", "exclude"},
