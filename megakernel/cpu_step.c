@@ -82,6 +82,7 @@ int weft__step_open(weft__worker *w)
     if (w->dev->max_steps && w->step.seq == w->dev->max_steps) return 1;
     w->deadline_ns = 0; /* waiting for work has none */
     if (await_record(w)) return 1;
+    w->pops0 = w->counts.pops;
     start_clock(w);
     if (pass_gate(w)) return 1;
     if (w->step.flags & WEFT_STEP_STOP) { /* a step without tasks, so that all counts can go on from there */
@@ -95,13 +96,29 @@ int weft__step_open(weft__worker *w)
     return 0;
 }
 
+/* Of a policy that isn't ours: has it given as many tasks as the step has? Last worker of the device: all have added theirs.
+ * ctl.head: given so far; ctl.tail: what it should be. Not 0: leave. */
+static int check_pops(weft__worker *w)
+{
+    const uint32_t n = w->step.flags & WEFT_STEP_STOP ? 0 : w->q->n_task;
+    const uint32_t before = weft_ld_relaxed_gpu(&w->ctl->tail.value), seen = weft_ld_relaxed_gpu(&w->ctl->head.value);
+    weft_st_relaxed_gpu(&w->ctl->tail.value, before + n);
+    if (seen - before == n) return 0;
+    const weft__blame b = {WEFT_ABORT_QUEUE, WEFT_NONE, 0, n, seen - before};
+    weft__abort(w, &b, 0);
+    return 1;
+}
+
 /* The last worker of the device tells peers and host. Each worker's release is acquired by the last one, so `finished` and
  * `completed` carry what all of them wrote.                                                                            */
-void weft__step_close(weft__worker *w)
+int weft__step_close(weft__worker *w)
 {
     uint32_t seq = w->step.seq, self = w->dev->device;
-    if (!weft_arrive(&w->ctl->done.value, w->dev->base + w->dev->n_worker * seq)) return;
+    if (w->loop->foreign) weft_atom_add_relaxed_gpu(&w->ctl->head.value, w->counts.pops - w->pops0);
+    if (!weft_arrive(&w->ctl->done.value, w->dev->base + w->dev->n_worker * seq)) return 0;
+    if (w->loop->foreign && check_pops(w)) return 1;
     for (uint32_t d = 0; d < w->dev->n_device; d++)
         weft_st_release_sys(&ctl_of(w, d)->finished[self].value, seq); /* acquired in pass_gate */
     weft_st_release_sys(&w->mailbox->completed[self].value, seq);      /* acquired by the host (doorbell.c) */
+    return 0;
 }

@@ -156,6 +156,6 @@ void weft__worker_run(const weft_dev *root, uint32_t index, void *scratch, uint3
         }
         if (got < 0) return;
         show_counts(&w);
-        weft__step_close(&w);
+        if (weft__step_close(&w)) return;
     }
 }

@@ -36,6 +36,7 @@ struct weft__loop {
     uint32_t half;              /* steal: a thief on the same device takes half of a ring, not one task */
     uint32_t lifo;              /* steal: rings give the youngest task first */
     uint32_t backoff_ns;        /* steal: pause after a look into all rings that found nothing */
+    uint32_t foreign;           /* the policy is a module's: what it gives is counted */
     uint32_t param[8];          /* of a module's policy */
 };
 
@@ -71,6 +72,7 @@ typedef struct weft__worker {
     uint32_t holds;                     /* bit v: ticket[v] is one */
     uint32_t random;                    /* steal: state of the draw of victims */
     weft__counts counts;
+    uint32_t pops0; /* when the step opened */
 
     weft_trace_record record; /* of the present task */
     uint32_t attempts;        /* polls for it */
@@ -102,7 +104,8 @@ void weft__abort(weft__worker *w, const weft__blame *blame, uint64_t waited_ns);
 void weft__check_in(weft__worker *w);
 /* Waits for the next step's record and passes the gate. Not 0: leave. */
 int weft__step_open(weft__worker *w);
-void weft__step_close(weft__worker *w);
+/* Not 0: leave. */
+int weft__step_close(weft__worker *w);
 
 /* ----------------------------------------------------------------------------------------------------- cpu_queue.c */
 

@@ -130,6 +130,7 @@ static int parse_module(weft__queue_spec *q, const char *text, size_t n, const c
     table[m->n_param] = (parameter){"capacity", NULL, 0, MOST_CAPACITY, &q->capacity};
     q->policy = WEFT_POLICY_PUSH;
     q->loop.run = m->run;
+    q->loop.foreign = 1;
     status = set_parameters(text, at, table);
     if (!status) echo_parameters(q, text, n, table);
     return status;

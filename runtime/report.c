@@ -84,7 +84,10 @@ static void say_why(text *t, const weft_engine *e, const weft_report *r)
     case WEFT_ABORT_GATE:
         say(t, "%s did not finish the step before", r->counter < e->m->n_device ? e->m->names[r->counter] : "a device");
         break;
-    case WEFT_ABORT_QUEUE: say(t, "no task became ready"); break;
+    case WEFT_ABORT_QUEUE:
+        say(t,
+            r->counter == WEFT_NONE ? "no task became ready" : "its policy gave more or fewer tasks than the step has");
+        break;
     case WEFT_ABORT_CHECKIN: say(t, "not all workers are resident"); return;
     case WEFT_ABORT_BODY: say(t, "its body did not return"); break;
     default: say(t, "the workers stopped answering"); break;

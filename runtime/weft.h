@@ -122,7 +122,7 @@ typedef struct weft_engine_config {
 
 /* Checks the image, validates it, opens the devices, uploads everything and starts the workers; returns when all have
  * checked in. Work memory is zero. Takes as long as reading the weights takes. The image's bytes are copied.
- * WEFT_EFILE: image or model; WEFT_EREFUSED: the validator, or the policy; WEFT_EMACHINE: devices, or not all workers became
+ * WEFT_EFILE: image, model or policy's module; WEFT_EREFUSED: the validator, or the policy; WEFT_EMACHINE: devices, or not all workers became
  * resident (something else holds the GPU); WEFT_EUSAGE; WEFT_ENOMEM.                                                     */
 WEFT_API int weft_engine_create(const void *image, size_t bytes, const weft_engine_config *config, weft_engine **out);
 

@@ -64,6 +64,10 @@ TEST_F(Install, APolicyOfOnesOwn)
     out = run_command(weft + " run --chain 64,64 --devices cpu:2x2 --strategy cta --check --queue " + module);
     EXPECT_EQ(out.exit, 0) << out.text;
     EXPECT_NE(out.text.find("lanes.so:urgent=25,capacity=0"), std::string::npos) << out.text;
+    out = run_command(weft + " run --chain 512,512,512 --layers 8 --devices cpu:1x2 --queue " + build + "/lossy.so");
+    EXPECT_EQ(out.exit, 4) << out.text;
+    EXPECT_NE(out.text.find("its policy gave more or fewer tasks than the step has (expected "), std::string::npos)
+        << out.text;
     out = run_command(weft + " run --chain 64,64 --devices cpu:1 --queue " + module + ":urgent=101");
     EXPECT_EQ(out.exit, 2) << out.text;
     EXPECT_NE(out.text.find("urgent: expected a number from 0 to 100"), std::string::npos) << out.text;
