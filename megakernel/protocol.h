@@ -148,6 +148,23 @@ WEFT_PROTOCOL_FN int weft_stack_take(weft_w64 *top, const weft_w32 *below, uint3
     return weft_atom_cas_acq_rel_b64_sys(top, seen, next) == seen;
 }
 
+/* The CUDA kernel's way with the rings of steal and priority, where a hundred workers would fail against each other by
+ * compare-and-swap: a worker claims tasks by number first, then takes as many tickets by an atomic add on head, so it never holds
+ * a ticket without a task (weft_ring_poll may have to wait for the push that is under way). `unclaimed` is a signed count, from 0;
+ * a claim that fails dips below for a moment. It orders nothing: the slot does.                                      */
+WEFT_PROTOCOL_FN void weft_ring_offer(weft_w32 *unclaimed, uint32_t n) /* after as many weft_ring_push */
+{
+    weft_atom_add_relaxed_sys(unclaimed, n);
+}
+
+WEFT_PROTOCOL_FN int weft_ring_claim(weft_w32 *unclaimed, uint32_t n)
+{
+    if ((int32_t)weft_ld_relaxed_sys(unclaimed) <= 0) return 0;
+    if ((int32_t)weft_atom_add_relaxed_sys(unclaimed, 0u - n) >= (int32_t)n) return 1;
+    weft_atom_add_relaxed_sys(unclaimed, n);
+    return 0;
+}
+
 /* -------------------------------------------------------------------------------------------------------- doorbell */
 
 /* Host: publishes a record whose payload is written. Each word of the head carries the tag; the release on each makes the

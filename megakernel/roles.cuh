@@ -180,6 +180,39 @@ WEFT_DEV void push_task(const weft_queue_rt &q, uint32_t id, bool sys)
         weft_st_release_b64_gpu(slot, v);
 }
 
+// steal, priority: a ring is two lines and its packets. In the tail's line: tasks that were pushed and that nobody has claimed,
+// from 0; in the first ring's head's line: tasks claimed from all rings of the variant, from 0.
+WEFT_DEV weft_line *ring_tail(const weft_queue_rt &q, uint32_t ring) { return (weft_line *)q.heads + 2 * ring + 1; }
+WEFT_DEV uint32_t *unclaimed_in(const weft_queue_rt &q, uint32_t ring) { return &ring_tail(q, ring)->pad[1]; }
+WEFT_DEV uint32_t *claimed_of(const weft_queue_rt &q) { return &((weft_line *)q.heads)[0].pad[1]; }
+WEFT_DEV uint32_t ring_of(const weft_queue_rt &q, uint32_t id) { return __ldg((const uint16_t *)q.ring_of + id); }
+WEFT_DEV uint64_t *ring_slot(const weft_queue_rt &q, uint32_t ring, uint32_t ticket)
+{
+    return (uint64_t *)q.ring + (uint64_t)ring * (q.ring_mask + 1) + (ticket & q.ring_mask);
+}
+
+// push_task for these. Lanes that push into the same ring do it with one atomic each on its two words. The count comes last:
+// a task that was counted has its ticket, and its slot is written or about to be.
+WEFT_DEV void push_to_ring(const weft_queue_rt &q, uint32_t id, uint32_t ring, bool sys)
+{
+    uint32_t same = __match_any_sync(__activemask(), ring), lane = threadIdx.x % 32, leader = __ffs(same) - 1, t = 0;
+    uint32_t *tail = &ring_tail(q, ring)->value, *unclaimed = unclaimed_in(q, ring);
+    sys |= smem()->n_device > 1; // whoever else pushes here or claims has the same scope
+    if (lane == leader)
+        t = sys ? weft_atom_add_relaxed_sys(tail, __popc(same)) : weft_atom_add_relaxed_gpu(tail, __popc(same));
+    t = __shfl_sync(same, t, leader) + __popc(same & ((1u << lane) - 1));
+    uint64_t *slot = ring_slot(q, ring, t), v = id | (uint64_t)t << 32;
+    if (sys)
+        weft_st_release_b64_sys(slot, v); // acquired in take_claimed
+    else
+        weft_st_release_b64_gpu(slot, v);
+    if (lane != leader) return;
+    if (sys)
+        weft_atom_add_relaxed_sys(unclaimed, __popc(same));
+    else
+        weft_atom_add_relaxed_gpu(unclaimed, __popc(same));
+}
+
 WEFT_DEV void take_ticket(const cta &c, const weft_queue_rt *q, uint32_t v)
 {
     if (threadIdx.x % 32 == 0) smem()->ticket[v] = weft_atom_add_relaxed_gpu(&((weft_line *)q->heads)[0].value, 1);
@@ -232,22 +265,106 @@ WEFT_DEV bool fetch_fifo(const cta &c, fetcher &f, const weft_queue_rt *q)
     }
 }
 
-WEFT_DEV bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt *q)
+// Each worker pushes its share of the tasks that wait for nothing.
+WEFT_DEV bool push_ready(const cta &c, const fetcher &f, const weft_queue_rt *q)
 {
-    uint32_t lane = threadIdx.x % 32, flags = SLOT_FIRST;
-    // Each worker pushes its share of the tasks that wait for nothing.
+    uint32_t lane = threadIdx.x % 32;
+    bool rings = smem()->policy != WEFT_POLICY_PUSH;
     if (q->n_ready0 > smem()->worker * 32 && !__all_sync(~0u, await_gate(c, smem()->step[f.step % STEPS])))
         return false;
-    for (uint32_t i = smem()->worker * 32 + lane; i < q->n_ready0; i += smem()->n_worker * 32)
-        push_task(*q, __ldg((const uint32_t *)q->ready0 + i), false);
+    for (uint32_t i = smem()->worker * 32 + lane; i < q->n_ready0; i += smem()->n_worker * 32) {
+        uint32_t id = __ldg((const uint32_t *)q->ready0 + i);
+        if (rings)
+            push_to_ring(*q, id, ring_of(*q, id), false);
+        else
+            push_task(*q, id, false);
+    }
     __syncwarp();
-    for (;; flags = 0) {
+    return true;
+}
+
+WEFT_DEV bool fetch_push(const cta &c, fetcher &f, const weft_queue_rt *q)
+{
+    if (!push_ready(c, f, q)) return false;
+    for (uint32_t flags = SLOT_FIRST;; flags = 0) {
         if (!await_idle(c, f)) return false;
         uint32_t id;
         if (!pop_task(c, f, q, &id)) return false;
         if (id == WEFT_NONE) return put_slot(f, c.dev, q, WEFT_NONE, flags | SLOT_LAST);
         if (!put_slot(f, c.dev, q, id, flags)) return false;
         take_ticket(c, q, smem()->step[f.step % STEPS].variant);
+    }
+}
+
+// Looks into `rings` rings from `first` on, 32 at a time, and claims tasks of the first that has any: one, or four where there are
+// so many that nobody goes without. The number of tasks; 0: there was none, or others were faster. Whole warp.
+WEFT_DEV uint32_t claim_tasks(const weft_queue_rt &q, uint32_t first, uint32_t rings, uint32_t plenty, uint32_t *ring)
+{
+    uint32_t lane = threadIdx.x % 32;
+    bool many = smem()->n_device > 1; // another device may push
+    for (uint32_t i = 0; i < rings; i += 32) {
+        uint32_t r = first + i + lane, seen = 0;
+        if (r >= q.n_ring) r -= q.n_ring;
+        if (i + lane < rings)
+            seen = many ? weft_ld_relaxed_sys(unclaimed_in(q, r)) : weft_ld_relaxed_gpu(unclaimed_in(q, r));
+        uint32_t some = __ballot_sync(~0u, (int32_t)seen > 0);
+        if (some == 0) continue;
+        *ring = __shfl_sync(~0u, r, __ffs(some) - 1);
+        uint32_t n = __shfl_sync(~0u, seen, __ffs(some) - 1) >= plenty ? 4 : 1, *word = unclaimed_in(q, *ring), had = 0;
+        if (lane == 0) had = many ? weft_atom_add_relaxed_sys(word, 0u - n) : weft_atom_add_relaxed_gpu(word, 0u - n);
+        had = __shfl_sync(~0u, had, 0);
+        if ((int32_t)had >= (int32_t)n) return n;
+        if (lane == 0) many ? weft_atom_add_relaxed_sys(word, n) : weft_atom_add_relaxed_gpu(word, n);
+        return 0;
+    }
+    return 0;
+}
+
+// The tasks that were claimed, lane i's in *id: takes their tickets, and waits for their slots, which are written or about to be.
+WEFT_DEV bool take_claimed(const cta &c, const fetcher &f, const weft_queue_rt &q, uint32_t ring, uint32_t n,
+                           uint32_t *id)
+{
+    const weft_step_head &step = smem()->step[f.step % STEPS];
+    uint32_t lane = threadIdx.x % 32, t = 0;
+    bool many = smem()->n_device > 1;
+    if (lane == 0) {
+        t = weft_atom_add_relaxed_gpu(&(ring_tail(q, ring) - 1)->value, n);
+        weft_atom_add_relaxed_gpu(claimed_of(q), n);
+    }
+    t = __shfl_sync(~0u, t, 0) + min(lane, n - 1);
+    const uint64_t *slot = ring_slot(q, ring, t);
+    poll p;
+    for (;;) {
+        uint64_t got = many ? weft_ld_acquire_b64_sys(slot) : weft_ld_acquire_b64_gpu(slot); // released in push_to_ring
+        *id = (uint32_t)got;
+        if (__all_sync(~0u, (uint32_t)(got >> 32) == t)) return true;
+        bool on = keep_polling(c, p, step, {WEFT_ABORT_QUEUE, WEFT_NONE, WEFT_NONE, t, (uint32_t)(got >> 32)});
+        if (!__all_sync(~0u, on)) return false;
+    }
+}
+
+// steal: a ring a worker, its own first; one look in four goes into all of them. priority: a ring a rank, the lowest first.
+// Nobody holds a place in a ring (protocol.h: weft_ring_claim), so an idle worker takes what comes first, wherever it comes.
+WEFT_DEV bool fetch_rings(const cta &c, fetcher &f, const weft_queue_rt *q)
+{
+    if (!push_ready(c, f, q)) return false;
+    const weft_step_head &step = smem()->step[f.step % STEPS];
+    bool steal = smem()->policy == WEFT_POLICY_STEAL;
+    uint32_t first = steal ? smem()->worker : 0, plenty = steal ? 8 : 8 * smem()->n_worker;
+    uint32_t all = q->n_task * step.uses, flags = SLOT_FIRST;
+    for (;;) {
+        uint32_t ring, n, id, seen;
+        poll p;
+        if (!await_idle(c, f)) return false;
+        while ((n = claim_tasks(*q, first, steal && p.n % 4 ? 1 : q->n_ring, plenty, &ring)) == 0) {
+            seen = weft_ld_relaxed_gpu(claimed_of(*q));
+            if (seen == all) return put_slot(f, c.dev, q, WEFT_NONE, flags | SLOT_LAST);
+            bool on = keep_polling(c, p, step, {WEFT_ABORT_QUEUE, WEFT_NONE, WEFT_NONE, all, seen});
+            if (!__all_sync(~0u, on)) return false;
+        }
+        if (!take_claimed(c, f, *q, ring, n, &id)) return false;
+        for (uint32_t i = 0; i < n; i++, flags = 0)
+            if (!await_idle(c, f) || !put_slot(f, c.dev, q, __shfl_sync(~0u, id, i), flags)) return false;
     }
 }
 
@@ -274,7 +391,8 @@ WEFT_DEV void fetch_loop(const cta &c)
         const weft_queue_rt *q = &smem()->queue[step.variant];
         bool ok = smem()->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q)
                   : smem()->policy == WEFT_POLICY_FIFO ? fetch_fifo(c, f, q)
-                                                       : fetch_push(c, f, q);
+                  : smem()->policy == WEFT_POLICY_PUSH ? fetch_push(c, f, q)
+                                                       : fetch_rings(c, f, q);
         if (!ok) return;
         if (f.step == c.dev->max_steps) {
             put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_EXIT);
@@ -380,13 +498,13 @@ WEFT_DEV void signal_static(const weft_slot &s)
     }
 }
 
-// Push: the last to arrive on a counter arrives on each task of its list; the last to arrive there pushes the task.
+// Push family: the last to arrive on a counter arrives on each task of its list; the last to arrive there pushes the task.
 // All of it happens in the memory of the device that waits, at .sys if it is another one.
 struct arrival {            // one signal, and what its completion would set off: looked up while the task still runs
     const weft_queue_rt *q; // of the device that waits
     uint32_t *word;
     weft_counter counter;
-    uint32_t id, waits; // of the counter's task number `lane`
+    uint32_t id, waits, ring; // of the counter's task number `lane`; push has no rings to choose from: WEFT_NONE
     bool sys;
 };
 
@@ -404,6 +522,7 @@ WEFT_DEV void look_up_dep(arrival &a, uint32_t j)
     if (j >= a.counter.n_dep) return;
     a.id = __ldg((const uint32_t *)a.q->deps + a.counter.dep + j);
     a.waits = waits_of_this_step(*a.q, ((const weft_task *)a.q->tasks)[a.id]);
+    a.ring = smem()->policy == WEFT_POLICY_PUSH ? WEFT_NONE : ring_of(*a.q, a.id);
 }
 
 WEFT_DEV arrival look_up(const cta &c, const weft_slot &s, uint32_t i)
@@ -432,7 +551,10 @@ WEFT_DEV void arrive_push(const weft_slot &s, arrival &a)
             uint32_t before = a.sys ? weft_atom_add_acq_rel_sys(pending, 1) : weft_atom_add_acq_rel_gpu(pending, 1);
             if (before + 1 != uses * a.waits) continue;
         }
-        push_task(*a.q, a.id, a.sys);
+        if (a.ring == WEFT_NONE)
+            push_task(*a.q, a.id, a.sys);
+        else
+            push_to_ring(*a.q, a.id, a.ring, a.sys);
     }
     __syncwarp();
 }
@@ -492,7 +614,7 @@ WEFT_DEV void signal_loop(const cta &c)
         weft_slot &s = smem()->slot[n % SLOTS];
         if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n))) return;
         if (s.flags & SLOT_EXIT) return;
-        bool push = smem()->policy == WEFT_POLICY_PUSH && !(s.flags & SLOT_EMPTY);
+        bool push = smem()->policy >= WEFT_POLICY_PUSH && !(s.flags & SLOT_EMPTY);
         arrival first;
         if (push && s.task.n_signal) first = look_up(c, s, 0);
         if (!await_done(c, s, n)) return;

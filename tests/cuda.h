@@ -36,7 +36,8 @@ inline std::string why_not(const std::string &spec)
     if (std::string why_skipped = why_not(spec); !why_skipped.empty()) GTEST_SKIP() << why_skipped
 
 // Queue policies that the CUDA kernel runs.
-const char *const gpu_policies[] = {"static", "fifo", "push"};
+const char *const gpu_policies[] = {"static", "fifo", "push", "steal", "priority"};
+const size_t n_gpu_policies = sizeof gpu_policies / sizeof gpu_policies[0];
 
 struct Graph {
     weft__graph *g = nullptr;

@@ -238,7 +238,7 @@ Case random_case(uint64_t seed)
     c.o.strategy = pick(seed, n, WEFT__STRATEGY_COUNT);
     c.spec = pick(seed, n, 2) ? "cuda:0/2" : "cuda:0";
     c.o.tp = c.spec == "cuda:0" ? 1 : 1 + pick(seed, n, 2);
-    c.queue = gpu_policies[pick(seed, n, 3)];
+    c.queue = gpu_policies[pick(seed, n, n_gpu_policies)];
     return c;
 }
 

@@ -23,9 +23,13 @@ void run_many(const char *gpu_spec, uint32_t n_device, uint32_t policies, uint64
 TEST(CudaDags, StaticOnOneDevice) { run_many("cuda:0", 1, 1u << WEFT_POLICY_STATIC, 1000000); }
 TEST(CudaDags, FifoOnOneDevice) { run_many("cuda:0", 1, 1u << WEFT_POLICY_FIFO, 2000000); }
 TEST(CudaDags, PushOnOneDevice) { run_many("cuda:0", 1, 1u << WEFT_POLICY_PUSH, 3000000); }
+TEST(CudaDags, StealOnOneDevice) { run_many("cuda:0", 1, 1u << WEFT_POLICY_STEAL, 8000000); }
+TEST(CudaDags, PriorityOnOneDevice) { run_many("cuda:0", 1, 1u << WEFT_POLICY_PRIORITY, 9000000); }
 TEST(CudaDags, StaticOnTwoDevices) { run_many("cuda:0/2", 2, 1u << WEFT_POLICY_STATIC, 4000000); }
 TEST(CudaDags, FifoOnTwoDevices) { run_many("cuda:0/2", 2, 1u << WEFT_POLICY_FIFO, 5000000); }
 TEST(CudaDags, PushOnTwoDevices) { run_many("cuda:0/2", 2, 1u << WEFT_POLICY_PUSH, 6000000); }
-TEST(CudaDags, AllOnEightDevices) { run_many("cuda:0/8", 8, 7, 7000000); }
+TEST(CudaDags, StealOnTwoDevices) { run_many("cuda:0/2", 2, 1u << WEFT_POLICY_STEAL, 10000000); }
+TEST(CudaDags, PriorityOnTwoDevices) { run_many("cuda:0/2", 2, 1u << WEFT_POLICY_PRIORITY, 11000000); }
+TEST(CudaDags, AllOnEightDevices) { run_many("cuda:0/8", 8, (1u << WEFT_POLICY_COUNT) - 1, 7000000); }
 
 } // namespace

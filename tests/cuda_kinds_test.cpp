@@ -268,7 +268,7 @@ TEST(CudaKinds, AttentionOfMixedLengthsOnAnyShares)
                 p.rows.push_back(row_of(0, 5, 0, 0)); // past m
                 rig.data["table"] = bytes_of(table), rig.data["kv"] = bytes_of(kv);
                 rig.data["q"] = bytes_of(random_bf16((size_t)m * h.heads() * h.dim, 71, 3.0f));
-                RUN_PAIR(pair, rig, {p}, gpu_policies[n % 3]);
+                RUN_PAIR(pair, rig, {p}, gpu_policies[n % n_gpu_policies]);
                 expect_heads(pair, h, m);
                 if (fatal()) return;
                 for (uint16_t v : values_of<uint16_t>(pair.have.tensors["out"]))

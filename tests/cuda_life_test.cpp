@@ -42,7 +42,7 @@ TEST(CudaLife, StartAndStop)
     uint64_t begin = weft__now_ns();
     for (int i = 0; i < n; i++) {
         Engine engine;
-        ASSERT_EQ(engine.start(image[i % 2], i % 2 ? two : one, gpu_policies[i % 3]), 0)
+        ASSERT_EQ(engine.start(image[i % 2], i % 2 ? two : one, gpu_policies[i % n_gpu_policies]), 0)
             << i << ": " << weft_last_error();
         if (i % 10 == 9) continue; // some without a step
         ASSERT_LE(check_step(engine, graph.g, x, &out), 5e-3) << i << ": " << weft_last_error();

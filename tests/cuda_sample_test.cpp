@@ -124,7 +124,7 @@ TEST(CudaSample, DrawsWhatIsLeftByTheCuts)
                     row.seed = i * 1000 + r / 2;
                     steps[i].rows.push_back(row);
                 }
-            Pair p = s.run(steps, gpu_policies[m % 3]);
+            Pair p = s.run(steps, gpu_policies[m % n_gpu_policies]);
             if (fatal()) return;
             uint32_t off = 0, wrong = 0, kinds = 0;
             std::vector<bool> seen(n);

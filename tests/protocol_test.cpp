@@ -201,6 +201,48 @@ struct Half : rl::test_suite<Half, 3> {
     }
 };
 
+/* TryPop by claims (steal and priority of the CUDA kernel); the step is over when all are claimed. */
+struct Claim : rl::test_suite<Claim, 4> {
+    weft_w32 head, tail, unclaimed, claimed;
+    weft_w64 ring[2];
+    rl::var<int> data[2];
+    rl::var<int> taken[2];
+    void before()
+    {
+        head.init("head", BASE), tail.init("tail", BASE), unclaimed.init("unclaimed", 0), claimed.init("claimed", 0);
+        for (uint32_t t = BASE; t != BASE + 2; t++)
+            ring[t & 1].init("slot", weft_packet(0, t - 2));
+        taken[0](RL_INFO) = taken[1](RL_INFO) = 0;
+    }
+    void thread(unsigned i)
+    {
+        if (i < 2) {
+            data[i](RL_INFO) = 1;
+            weft_ring_push(&tail, ring, 1, i);
+            weft_ring_offer(&unclaimed, 1);
+            return;
+        }
+        while (weft_ld_relaxed_sys(&claimed) != 2) {
+            uint32_t task;
+            if (!weft_ring_claim(&unclaimed, 1)) {
+                pause_thread();
+                continue;
+            }
+            const uint32_t ticket = weft_atom_add_relaxed_sys(&head, 1);
+            weft_atom_add_relaxed_sys(&claimed, 1);
+            while (!weft_ring_poll(ring, 1, ticket, &task))
+                pause_thread();
+            RL_ASSERT(data[task](RL_INFO) == 1);
+            taken[task](RL_INFO) = taken[task](RL_INFO) + 1; /* a second taker would race here */
+        }
+    }
+    void after()
+    {
+        RL_ASSERT(taken[0](RL_INFO) == 1 && taken[1](RL_INFO) == 1);
+        RL_ASSERT(weft_ld_relaxed_sys(&unclaimed) == 0);
+    }
+};
+
 /* Device 0 (threads 0, 1) writes into device 1 (thread 2) and reads its own memory, two steps; the host (thread 3) reads
  * what both workers wrote once `completed` says so.                                                                     */
 struct Gate : rl::test_suite<Gate, 4> {
@@ -390,6 +432,7 @@ TEST(Protocol, Push)
 TEST(Protocol, TryPop) { check<TryPop>({{"slot", Weak::RELEASE}, {"slot", Weak::ACQUIRE}}); }
 TEST(Protocol, Stack) { check<Stack>({{"top", Weak::RELEASE}, {"top", Weak::ACQUIRE}}); }
 TEST(Protocol, Half) { check<Half>({{"run", Weak::RELEASE}, {"run", Weak::ACQUIRE}}); }
+TEST(Protocol, Claim) { check<Claim>({{"slot", Weak::RELEASE}, {"slot", Weak::ACQUIRE}}); }
 TEST(Protocol, Gate)
 {
     check<Gate>({{"done", Weak::RELEASE},
