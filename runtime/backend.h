@@ -17,11 +17,13 @@ typedef struct weft__backend weft__backend;
 typedef struct weft__machine { /* opened devices; a backend extends it */
     const weft__backend *ops;
     uint32_t n_device;
-    uint32_t workers[WEFT_MAX_DEVICES]; /* per device */
-    char names[WEFT_MAX_DEVICES][64];   /* "cpu:0", "cuda:0 NVIDIA H200", "cuda:0/2#1 NVIDIA H200" */
-    char driver[64];                    /* "" where there is none */
-    double tick_ns;                     /* one tick of the trace clock; 0: from weft_trace_clock */
-    const struct weft__loop *loop;      /* set by the engine before launch; what emulated workers run (cpu_worker.h) */
+    uint32_t workers[WEFT_MAX_DEVICES];  /* per device */
+    char names[WEFT_MAX_DEVICES][64];    /* "cpu:0", "cuda:0 NVIDIA H200", "cuda:0/2#1 NVIDIA H200" */
+    char driver[64];                     /* "" where there is none */
+    double tick_ns;                      /* one tick of the trace clock; 0: from weft_trace_clock */
+    const char *clock;                   /* what the trace's times are read from, in words */
+    uint32_t clock_of[WEFT_MAX_DEVICES]; /* devices with the same number share that clock; below n_device */
+    const struct weft__loop *loop;       /* set by the engine before launch; what emulated workers run (cpu_worker.h) */
 } weft__machine;
 
 struct weft__image;

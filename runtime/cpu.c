@@ -119,6 +119,7 @@ static int cpu_open(const char *spec, weft__machine **out)
     m->base.ops = &weft__backend_cpu;
     m->base.n_device = devices;
     m->base.tick_ns = 1.0;
+    m->base.clock = "CLOCK_MONOTONIC";
     for (uint32_t d = 0; d < devices; d++) {
         m->base.workers[d] = workers;
         snprintf(m->base.names[d], sizeof m->base.names[d], "cpu:%u", d);

@@ -119,7 +119,7 @@ int add_gpu(machine *m, int ordinal, int slices)
     for (int i = 0; i < slices; i++) {
         uint32_t d = m->n_device++;
         m->workers[d] = each;
-        m->gpu_of[d] = (uint32_t)m->gpus.size();
+        m->gpu_of[d] = m->clock_of[d] = (uint32_t)m->gpus.size();
         if (slices == 1)
             snprintf(m->names[d], sizeof m->names[d], "cuda:%d %.40s", ordinal, prop.name);
         else
@@ -194,6 +194,7 @@ int cuda_open(const char *spec, weft__machine **out)
     machine *m = new (std::nothrow) machine();
     if (!m) return weft__fail(WEFT_ENOMEM, "devices '%s'", spec);
     m->ops = &weft__backend_cuda;
+    m->clock = "clock64 of each SM, and the GPU's globaltimer";
     int status = open_gpus(m, spec);
     if (status) {
         cuda_close(m);

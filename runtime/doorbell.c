@@ -84,8 +84,10 @@ void weft__steps_look(weft_engine *e)
         if ((int32_t)(done - least) < 0) least = done;
     }
     if (least == e->completed) return;
-    e->completed = least;
     e->active_ns = e->completed_ns = weft__now_ns();
+    for (uint32_t s = e->completed + 1; s != least + 1 && e->config.trace_records && s <= e->cap_traced; s++)
+        e->traced[s - 1].done_ns = e->completed_ns;
+    e->completed = least;
 }
 
 /* The oldest step in flight has had its time, and then some: its workers would have reported a wait. */
@@ -128,17 +130,17 @@ static int check_step(const weft_engine *e, const weft_step *s)
     return 0;
 }
 
-static int remember_variant(weft_engine *e, uint32_t seq, uint32_t variant)
+static int remember_step(weft_engine *e, uint32_t seq, uint32_t variant)
 {
     if (e->config.trace_records == 0) return 0;
-    if (seq > e->cap_variant_of_step) {
+    if (seq > e->cap_traced) {
         uint32_t cap = seq * 2 + 64;
-        uint8_t *grown = realloc(e->variant_of_step, cap);
+        weft__traced_step *grown = realloc(e->traced, cap * sizeof *grown);
         if (!grown) return weft__fail(WEFT_ENOMEM, "trace of %u steps", seq);
-        e->variant_of_step = grown;
-        e->cap_variant_of_step = cap;
+        e->traced = grown;
+        e->cap_traced = cap;
     }
-    e->variant_of_step[seq - 1] = (uint8_t)variant;
+    e->traced[seq - 1] = (weft__traced_step){.submit_ns = weft__now_ns(), .variant = variant};
     return 0;
 }
 
@@ -177,7 +179,7 @@ static int submit(weft_engine *e, const weft_step *step, uint32_t *seq)
     if (e->submitted - e->completed >= WEFT_STEP_RING)
         return weft__fail(WEFT_EBUSY, "%u steps are in flight", WEFT_STEP_RING);
     status = weft__bring_back(e);
-    if (!status) status = remember_variant(e, e->submitted + 1, s.variant);
+    if (!status) status = remember_step(e, e->submitted + 1, s.variant);
     if (status) return status;
     weft_step_head head = {
         .seq = e->submitted + 1,

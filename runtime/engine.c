@@ -305,7 +305,7 @@ static void free_host_side(weft_engine *e)
     weft__image_close(&e->img);
     free(e->image_bytes);
     free(e->allocs);
-    free(e->variant_of_step);
+    free(e->traced);
     free(e->report_text);
     weft__queue_close(&e->queue);
     pthread_cond_destroy(&e->wake);

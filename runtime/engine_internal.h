@@ -11,6 +11,7 @@
 #include "weft.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 typedef struct weft__alloc { /* device memory to be freed */
     uint32_t device;
@@ -21,6 +22,11 @@ typedef struct weft__flight { /* a step that was submitted; slot seq % WEFT_STEP
     uint64_t submit_ns;
     uint32_t variant, uses, deadline_us;
 } weft__flight;
+
+typedef struct weft__traced_step { /* one that was submitted while a trace is kept, by the host's clock */
+    uint64_t submit_ns, done_ns;   /* done: seen to be; 0: not yet */
+    uint32_t variant, pad;
+} weft__traced_step;
 
 /* Addresses of one device's structs. */
 typedef struct weft__device_memory {
@@ -51,8 +57,8 @@ struct weft_engine {
     uint32_t uses[WEFT_MAX_VARIANTS];
     uint32_t rows[WEFT_MAX_VARIANTS]; /* rows that a variant has */
     weft__flight flight[WEFT_STEP_RING];
-    uint8_t *variant_of_step; /* with a trace: [seq - 1] */
-    uint32_t cap_variant_of_step;
+    weft__traced_step *traced; /* with a trace: [seq - 1] */
+    uint32_t cap_traced;
 
     int stopped;
     uint64_t stop_seen_ns; /* when the host first saw that a stop was asked for */
@@ -93,6 +99,14 @@ int weft__bring_back(weft_engine *e); /* starts the workers of a parked engine; 
 
 /* trace.c */
 int weft__trace_settle(weft_engine *e); /* the workers have left: their clocks may be others when they come back */
+/* No step in flight: 0, else WEFT_EBUSY. */
+int weft__trace_check(weft_engine *e);
+/* The records of one worker, up to `cap` of them (at most trace_records), with times in ns of its device's clock; *n: how many it
+ * has. *dropped: those beyond, which were not kept. */
+int weft__trace_records(weft_engine *e, uint32_t d, uint32_t w, weft_trace_record *out, uint64_t cap, uint32_t *n,
+                        uint32_t *dropped);
+int weft__open_output(const char *path, FILE **out); /* "-": standard output */
+int weft__close_output(const char *path, FILE *f);
 
 /* report.c */
 void weft__make_report(weft_engine *e); /* e->report is set: makes the text */

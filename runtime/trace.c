@@ -10,8 +10,8 @@
 #include <string.h>
 
 typedef struct clock_map { /* ticks of a worker to ns */
-    double ns_per_tick, ns0;
-    uint64_t ticks0;
+    double ns_per_tick;
+    uint64_t ns0, ticks0;
 } clock_map;
 
 static uint64_t records_at(const weft_engine *e, uint32_t d, uint32_t w)
@@ -27,14 +27,14 @@ static int read_clock(weft_engine *e, uint32_t d, uint32_t w, clock_map *map)
     int status = e->b->read(e->m, d, &c, e->mem[d].trace_clock + w * sizeof c, sizeof c);
     if (status) return status;
     double ticks = (double)(c.ticks1 - c.ticks0);
-    *map = (clock_map){ticks > 0 ? (double)(c.ns1 - c.ns0) / ticks : 1.0, (double)c.ns0, c.ticks0};
+    *map = (clock_map){ticks > 0 ? (double)(c.ns1 - c.ns0) / ticks : 1.0, c.ns0, c.ticks0};
     return 0;
 }
 
 static uint64_t to_ns(const clock_map *m, uint64_t ticks)
 {
     if (m->ns_per_tick == 1.0 && m->ns0 == 0) return ticks; /* a double would lose bits */
-    return (uint64_t)(m->ns0 + (double)(int64_t)(ticks - m->ticks0) * m->ns_per_tick);
+    return m->ns0 + (uint64_t)(int64_t)((double)(int64_t)(ticks - m->ticks0) * m->ns_per_tick);
 }
 
 static void settle(weft_trace_record *r, const clock_map *m)
@@ -48,14 +48,15 @@ static void settle(weft_trace_record *r, const clock_map *m)
     r->settled = 1;
 }
 
-/* The records of one worker, up to `cap` of them, with times in ns; *n: how many it has. */
-static int read_records(weft_engine *e, uint32_t d, uint32_t w, weft_trace_record *out, uint64_t cap, uint32_t *n)
+int weft__trace_records(weft_engine *e, uint32_t d, uint32_t w, weft_trace_record *out, uint64_t cap, uint32_t *n,
+                        uint32_t *dropped)
 {
     clock_map map;
     int status = e->b->read(e->m, d, n, e->mem[d].trace_n + w * sizeof(weft_line), sizeof *n);
     if (!status) status = read_clock(e, d, w, &map);
     if (status) return status;
-    if (*n > e->config.trace_records) *n = e->config.trace_records;
+    *dropped = *n > e->config.trace_records ? *n - e->config.trace_records : 0;
+    *n -= *dropped;
     uint64_t take = *n < cap ? *n : cap;
     if (take) status = e->b->read(e->m, d, out, records_at(e, d, w), take * sizeof *out);
     for (uint64_t i = 0; i < take && !status; i++)
@@ -70,8 +71,8 @@ int weft__trace_settle(weft_engine *e)
     int status = r ? 0 : weft__fail(WEFT_ENOMEM, "trace of %u records", e->config.trace_records);
     for (uint32_t d = 0; d < e->m->n_device; d++)
         for (uint32_t w = 0; w < e->m->workers[d] && !status; w++) {
-            uint32_t n;
-            status = read_records(e, d, w, r, e->config.trace_records, &n);
+            uint32_t n, dropped;
+            status = weft__trace_records(e, d, w, r, e->config.trace_records, &n, &dropped);
             if (!status && n) status = e->b->write(e->m, d, records_at(e, d, w), r, n * sizeof *r);
         }
     free(r);
@@ -81,7 +82,7 @@ int weft__trace_settle(weft_engine *e)
 static const weft_task *task_of(const weft_engine *e, uint32_t step, uint32_t device, uint32_t task,
                                 const weft_image_queue **q)
 {
-    uint32_t v = step - 1 < e->cap_variant_of_step ? e->variant_of_step[step - 1] : 0;
+    uint32_t v = step - 1 < e->cap_traced ? e->traced[step - 1].variant : 0;
     *q = weft__image_queue_of(&e->img, v, device);
     return task < (*q)->n_task ? &e->img.tasks[(*q)->task + task] : NULL;
 }
@@ -119,12 +120,12 @@ static weft_event make_event(const weft_engine *e, const weft_trace_record *r, u
 /* Events of one worker; *n grows past cap without writing. */
 static int read_worker(weft_engine *e, uint32_t d, uint32_t w, weft_event *out, size_t cap, size_t *n)
 {
-    uint32_t count = 0;
+    uint32_t count = 0, dropped;
     size_t room = *n >= cap ? 0 : cap - *n;
     if (room > e->config.trace_records) room = e->config.trace_records;
     weft_trace_record *records = malloc((room ? room : 1) * sizeof *records);
     if (!records) return weft__fail(WEFT_ENOMEM, "trace of %zu records", room);
-    int status = read_records(e, d, w, records, room, &count);
+    int status = weft__trace_records(e, d, w, records, room, &count, &dropped);
     for (size_t i = 0; i < room && i < count && !status; i++)
         out[*n + i] = make_event(e, &records[i], d, w);
     free(records);
@@ -146,11 +147,17 @@ static void start_at_zero(weft_event *v, size_t n)
     }
 }
 
-static int read_events(weft_engine *e, weft_event *out, size_t cap, size_t *n)
+int weft__trace_check(weft_engine *e)
 {
     if (!e->stopped && weft__steps_in_flight(e)) weft__steps_refresh(e);
-    if (!e->stopped && weft__steps_in_flight(e)) return weft__fail(WEFT_EBUSY, "trace: a step is in flight");
+    return !e->stopped && weft__steps_in_flight(e) ? weft__fail(WEFT_EBUSY, "trace: a step is in flight") : 0;
+}
+
+static int read_events(weft_engine *e, weft_event *out, size_t cap, size_t *n)
+{
     size_t total = 0;
+    int busy = weft__trace_check(e);
+    if (busy) return busy;
     for (uint32_t d = 0; d < e->m->n_device && e->config.trace_records; d++) {
         for (uint32_t w = 0; w < e->m->workers[d]; w++) {
             int status = read_worker(e, d, w, out, cap, &total);
@@ -182,13 +189,13 @@ static int read_all(weft_engine *e, weft_event **events, size_t *n)
     return status;
 }
 
-static int open_output(const char *path, FILE **out)
+int weft__open_output(const char *path, FILE **out)
 {
     *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
     return *out ? 0 : weft__fail(WEFT_EIO, "%s: can't be written", path);
 }
 
-static int close_output(const char *path, FILE *f)
+int weft__close_output(const char *path, FILE *f)
 {
     int bad = ferror(f);
     if (f == stdout)
@@ -242,7 +249,7 @@ int weft_trace_write(weft_engine *e, const char *path)
     FILE *f;
     int status = read_all(e, &v, &n);
     if (status) return status;
-    status = open_output(path, &f);
+    status = weft__open_output(path, &f);
     if (!status) {
         fprintf(f, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
         write_names(e, f);
@@ -252,7 +259,7 @@ int weft_trace_write(weft_engine *e, const char *path)
             if (v[i].signal_ns > v[i].end_ns) write_slice(f, &v[i], "signal", v[i].end_ns, v[i].signal_ns);
         }
         fprintf(f, "\n]}\n");
-        status = close_output(path, f);
+        status = weft__close_output(path, f);
     }
     free(v);
     return status;
@@ -374,11 +381,11 @@ int weft_trace_summary(weft_engine *e, const char *path)
     FILE *f;
     int status = read_all(e, &v, &n);
     if (status) return status;
-    status = open_output(path, &f);
+    status = weft__open_output(path, &f);
     if (!status) {
         print_workers(e, f, v, n);
         status = print_ops(e, f, v, n);
-        int closed = close_output(path, f);
+        int closed = weft__close_output(path, f);
         if (!status) status = closed;
     }
     free(v);

@@ -299,6 +299,18 @@ WEFT_API int weft_trace_read(weft_engine *e, weft_event *out, size_t cap, size_t
 /* Writes the trace as JSON that ui.perfetto.dev opens: a process a device, a thread a worker. */
 WEFT_API int weft_trace_write(weft_engine *e, const char *path);
 
+/* Writes the records as they are to `path` ("-": standard output), as CSV with a row a task:
+ *
+ *     step,task,kind,device,worker,t_ready,t_pop,t_start,t_end,t_signal,attempts,stolen_from,dropped
+ *
+ * Times are whole ns from the first t_pop, each on the clock of its device. Lines in front that begin with # say which clock
+ * that is, its resolution, how far it is off device 0's and off the host's CLOCK_MONOTONIC, and the error of both: devices
+ * of one clock (emulated ones; slices of a GPU) are off by 0; others are bounded by what must come before what (a step's
+ * submission, its tasks, the host's notice of its end). stolen_from is empty where a task ran where it belongs. attempts:
+ * failed polls for the task or its inputs, at most 255; 0 on GPUs, which don't count. dropped: tasks of that worker for
+ * which trace_records had no room, the same on each of its rows. No step may be in flight.                             */
+WEFT_API int weft_trace_csv(weft_engine *e, const char *path);
+
 /* Writes a text summary to `path` ("-": standard output): time computing, waiting and idle per worker, time per op, and
  * which dependency was waited for most.                                                                                */
 WEFT_API int weft_trace_summary(weft_engine *e, const char *path);

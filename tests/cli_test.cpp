@@ -193,6 +193,19 @@ TEST(Cli, TraceIsJsonForPerfetto)
     EXPECT_GT(json_array_size(events), 8u);
 }
 
+TEST(Cli, TraceAsCsv)
+{
+    Folder dir;
+    Output out = weft("trace " + small + "--devices cpu:2x1 --strategy cta --out " + (dir / "t.json") + " --csv " +
+                      (dir / "t.csv"));
+    ASSERT_EQ(out.exit, 0) << out.text;
+    std::string csv = read_file(dir / "t.csv");
+    EXPECT_EQ(csv.rfind("# weft trace 1", 0), 0u) << csv.substr(0, 200);
+    EXPECT_NE(csv.find("\nstep,task,kind,device,worker,t_ready,"), std::string::npos);
+    EXPECT_NE(csv.find(",gemm_stream,"), std::string::npos);
+    EXPECT_EQ(weft("trace " + small + "--devices cpu:1 --csv /nonexistent/x --out " + (dir / "t.json")).exit, 5);
+}
+
 TEST(Cli, TopoReadsASyntheticMachine)
 {
     Output out = weft("topo --json --synthetic 'pack:2 core:4 pu:2'");
