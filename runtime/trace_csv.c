@@ -105,10 +105,11 @@ static int write_resolution(const csv *c)
             least = fmin(least, (double)(k.ns1 - k.ns0) / (double)(k.ticks1 - k.ticks0));
             most = fmax(most, (double)(k.ns1 - k.ns0) / (double)(k.ticks1 - k.ticks0));
         }
-    fprintf(c->f,
-            "# clock: %s; resolution a tick of %.4f to %.4f ns; each worker's is tied by two readings of the latter, which "
-            "moves by %" PRIu64 " ns: so much may times of different workers be off\n",
-            e->m->clock, most > 0 ? least : 0, most, step);
+    fprintf(
+        c->f,
+        "# clock: %s; resolution a tick of %.4f to %.4f ns; each worker's is tied by two readings of the latter, which "
+        "moves by %" PRIu64 " ns: so much may times of different workers be off\n",
+        e->m->clock, most > 0 ? least : 0, most, step);
     return 0;
 }
 
@@ -123,7 +124,8 @@ static void write_offsets(const csv *c)
         const offset *o = &c->clock[m->clock_of[d]];
         fprintf(c->f, "# device %u (%s): ", d, m->names[d]);
         if (m->clock_of[d] == m->clock_of[0])
-            fprintf(c->f, "offset 0 ns, error 0 ns: %s\n", d ? "the clock of device 0" : "all offsets are to its clock");
+            fprintf(c->f, "offset 0 ns, error 0 ns: %s\n",
+                    d ? "the clock of device 0" : "all offsets are to its clock");
         else if (!o->records || !zero->records)
             fprintf(c->f, "offset unknown: no whole step was recorded\n");
         else
@@ -131,7 +133,8 @@ static void write_offsets(const csv *c)
                     middle(o) - middle(zero), half(o) + half(zero));
     }
     if (zero->records)
-        fprintf(c->f, "# host: CLOCK_MONOTONIC is device 0's time here plus %.0f ns, error %.0f ns, by %" PRIu64 " records\n",
+        fprintf(c->f,
+                "# host: CLOCK_MONOTONIC is device 0's time here plus %.0f ns, error %.0f ns, by %" PRIu64 " records\n",
                 middle(zero) + (double)c->first, half(zero), zero->records);
 }
 
@@ -139,9 +142,11 @@ static int write_all(csv *c)
 {
     int status = pass(c, 0);
     if (c->first == UINT64_MAX) c->first = 0;
-    fprintf(c->f, "# weft trace 1: times in ns from the first t_pop; device and worker ran it; stolen_from: whose task it is, "
-                  "if not theirs; attempts: failed polls for it, up to 255 (emulated devices); dropped: the worker's tasks "
-                  "after its last row that found no room\n");
+    fprintf(
+        c->f,
+        "# weft trace 1: times in ns from the first t_pop; device and worker ran it; stolen_from: whose task it is, "
+        "if not theirs; attempts: failed polls for it, up to 255 (emulated devices); dropped: the worker's tasks "
+        "after its last row that found no room\n");
     if (!status) status = write_resolution(c);
     if (status) return status;
     write_offsets(c);

@@ -15,7 +15,8 @@
 namespace
 {
 
-const char *const columns = "step,task,kind,device,worker,t_ready,t_pop,t_start,t_end,t_signal,attempts,stolen_from,dropped";
+const char
+    *const columns = "step,task,kind,device,worker,t_ready,t_pop,t_start,t_end,t_signal,attempts,stolen_from,dropped";
 
 struct Table {
     std::vector<std::string> notes; // lines with #
@@ -122,8 +123,9 @@ TEST(TraceCsv, HasEveryTaskOnceAndTheTimesOfTheEvents)
             seen.insert(t.rows[i][0] + " " + t.rows[i][1] + " " + std::to_string(v[i].home));
             steps.insert(t.rows[i][0]);
             EXPECT_EQ(t.rows[i][2], v[i].kind);
-            const uint64_t have[] = {t.at(i, "step"),    t.at(i, "task"),    t.at(i, "device"), t.at(i, "worker"), t.at(i, "t_ready"),
-                                     t.at(i, "t_pop"),   t.at(i, "t_start"), t.at(i, "t_end"),  t.at(i, "t_signal")};
+            const uint64_t have[] = {t.at(i, "step"),    t.at(i, "task"),    t.at(i, "device"),
+                                     t.at(i, "worker"),  t.at(i, "t_ready"), t.at(i, "t_pop"),
+                                     t.at(i, "t_start"), t.at(i, "t_end"),   t.at(i, "t_signal")};
             const uint64_t want[] = {v[i].step,   v[i].task,     v[i].device, v[i].worker,   v[i].ready_ns,
                                      v[i].pop_ns, v[i].start_ns, v[i].end_ns, v[i].signal_ns};
             for (int k = 0; k < 9; k++)
@@ -151,7 +153,8 @@ TEST(TraceCsv, ClocksSayWhatTheyAre)
     for (int d = 0; d < 3; d++)
         for (const char *what : {"offset ", "error "})
             EXPECT_EQ(t.number("# device " + std::to_string(d) + " (cpu:", what), 0) << d;
-    const double first = t.number("# host: CLOCK_MONOTONIC", " plus "), error = t.number("# host: CLOCK_MONOTONIC", " error ");
+    const double first = t.number("# host: CLOCK_MONOTONIC", " plus "),
+                 error = t.number("# host: CLOCK_MONOTONIC", " error ");
     EXPECT_EQ(t.number("# host: CLOCK_MONOTONIC", " by "), (double)t.rows.size());
     EXPECT_GE(error, 0);
     EXPECT_LT(error, (end - begin) / 2);
