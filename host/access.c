@@ -157,6 +157,17 @@ static void rope(const weft__image *img, const weft_image_queue *q, uint32_t dev
     put(a, op->w, WEFT__WRITE, r0, r1, h0, h1);
 }
 
+static void survey(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
+                   weft__accesses *a)
+{
+    const weft_op *op = weft__image_op(img, device, t);
+    const uint32_t r0 = t->tile[0], r1 = r0 + t->tile[3];
+    (void)q;
+    put(a, op->partial, WEFT__READ, r0, r1, 0, op->n);
+    if (op->flags & WEFT_OP_NORM) put(a, op->squares, WEFT__READ, r0, r1, 0, 1);
+    put(a, op->out, WEFT__WRITE, r0, r1, t->tile[1] * 4, t->tile[1] * 4 + 4);
+}
+
 /* `tokens fed back` has a row for this step (1) and one for the step before (0). Tokens of sequences: by row of the step. */
 static void sample(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,
                    weft__accesses *a)
@@ -164,6 +175,7 @@ static void sample(const weft__image *img, const weft_image_queue *q, uint32_t d
     const weft_op *op = weft__image_op(img, device, t);
     const uint32_t r0 = t->tile[0], r1 = r0 + t->tile[3];
     (void)q;
+    put(a, op->scale, WEFT__READ, r0, r1, 0, op->param[1] * 4);
     put(a, op->partial, WEFT__READ, r0, r1, 0, op->n);
     if (op->flags & WEFT_OP_NORM) put(a, op->squares, WEFT__READ, r0, r1, 0, 1);
     put(a, op->out, WEFT__WRITE, 1, 2, r0, r1);
@@ -205,6 +217,7 @@ static access_fn *const table[WEFT_KIND_COUNT] = {
     [WEFT_KIND_EMBED] = embed,
     [WEFT_KIND_ROPE] = rope,
     [WEFT_KIND_SAMPLE] = sample,
+    [WEFT_KIND_SURVEY] = survey,
 };
 
 int weft__task_accesses(const weft__image *img, const weft_image_queue *q, uint32_t device, const weft_task *t,

@@ -118,7 +118,7 @@ int weft__counters(weft__plan_state *p)
         weft__pop *pop = &p->pops[i];
         const weft_op *op = &pop->op;
         const uint32_t main = weft__op_main(op), second = weft__op_second(op);
-        const uint32_t reduced = op->kind == WEFT_KIND_REDUCE ? pop->groups * 16 : op->n; /* SAMPLE: all */
+        const uint32_t reduced = op->kind == WEFT_KIND_REDUCE ? pop->groups * 16 : op->n; /* SURVEY: all */
         if (is_made(p, main)) base_of(p, main)->read = 1;
         if (main != WEFT_NONE && main == op->partial && base_of(p, main)->col_panel < reduced)
             base_of(p, main)->col_panel = reduced;
@@ -182,6 +182,7 @@ static void columns_of(const weft_op *op, const weft__tile *t, uint32_t cols, ui
     switch (op->kind) {
     case WEFT_KIND_PAGES:
     case WEFT_KIND_ATTN:
+    case WEFT_KIND_SURVEY:
     case WEFT_KIND_SAMPLE: width = cols, g0 = 0, g1 = 1; break;
     case WEFT_KIND_ROPE: width = op->n / kv_heads; break;
     case WEFT_KIND_ATTN_COMBINE: /* pairs of row and KV head */
@@ -216,7 +217,8 @@ static void main_waits(const weft__plan_state *p, const weft_op *op, const weft_
         add_waits(b, t->m0, c0, c0 + t->ng * width, WEFT_NONE, e);
         break;
     }
-    case WEFT_KIND_SAMPLE: add_waits(b, t->m0, 0, op->n, WEFT_NONE, e); break;
+    case WEFT_KIND_SURVEY: add_waits(b, t->m0, 0, op->n, WEFT_NONE, e); break;
+    case WEFT_KIND_SAMPLE:
     case WEFT_KIND_ATTN:
     case WEFT_KIND_ATTN_COMBINE: wait_for_all(p, main, e); break;
     default: add_waits(b, t->m0, k0, at_most(k0 + t->nkb * 64, op->k), k0, e); break;

@@ -83,6 +83,7 @@ static uint32_t units_across(const weft__pop *pop)
 {
     switch (pop->op.kind) {
     case WEFT_KIND_ROPE:
+    case WEFT_KIND_SURVEY:
     case WEFT_KIND_ATTN: return pop->n_nt;
     case WEFT_KIND_ATTN_COMBINE: return pop->op.m * pop->op.param[WEFT_ATTN_KV_HEADS];
     case WEFT_KIND_PAGES:
@@ -114,7 +115,7 @@ static void tile_words(const weft__pop *pop, const weft__tile *t, uint32_t tile[
     const uint32_t kind = pop->op.kind;
     tile[0] = kind == WEFT_KIND_ATTN || kind == WEFT_KIND_ATTN_COMBINE ? t->g0 : t->m0;
     tile[1] = kind == WEFT_KIND_ATTN ? pop->n_nt : kind == WEFT_KIND_ATTN_COMBINE ? t->ng : t->g0;
-    tile[2] = t->ng;
+    tile[2] = kind == WEFT_KIND_SURVEY ? pop->n_nt : t->ng;
     tile[3] = weft__is_gemm(kind) ? t->kb0 | t->nkb << 16 : t->rows;
 }
 

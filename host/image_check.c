@@ -285,6 +285,10 @@ static int check_tile(const weft__image *img, weft__image_place p, const weft_im
     case WEFT_KIND_REDUCE:
     case WEFT_KIND_RMSNORM:
     case WEFT_KIND_COPY: return check_rectangle(img, p, op, t);
+    case WEFT_KIND_SURVEY:
+        if (t->tile[2] != op->param[1] || t->tile[1] >= t->tile[2])
+            return weft__image_bad(p, "tile[1]", t->tile[1], "not a part of param[1]");
+        /* fall through */
     case WEFT_KIND_EMBED:
     case WEFT_KIND_SAMPLE:
         if (t->tile[0] < op->m && t->tile[3] && t->tile[3] <= op->m - t->tile[0]) return 0;

@@ -209,16 +209,34 @@ static int check_rope(const weft__image *img, weft__image_place p, const weft_op
     return rc ? rc : check_cache(img, p, op);
 }
 
-static int check_sample(const weft__image *img, weft__image_place p, const weft_op *op)
+/* Logits, and the norm that is left to whoever reads them. */
+static int check_logits(const weft__image *img, weft__image_place p, const weft_op *op)
 {
     if (op->m > WEFT_MAX_ROWS) return weft__image_bad(p, "m", op->m, "more rows than a step record names");
     if (!op->k || !op->m_tile) return weft__image_bad(p, "k", op->k, "must not be 0");
-    if ((op->x == WEFT_NONE) != (op->w == WEFT_NONE))
-        return weft__image_bad(p, "w", op->w, "a page table and tokens go together");
+    if (op->n > 1u << 24) return weft__image_bad(p, "n", op->n, "more tokens than 2^24");
     int rc = op_tensor(img, p, op, "partial", op->partial, REQUIRED, WEFT_LAYOUT_PARTIAL, WEFT_FP32, op->m, op->n);
     if (!rc && (op->n_split != 1 || img->tensors[op->partial].splits != 1))
         rc = weft__image_bad(p, "n_split", op->n_split, "logits are not split");
-    if (!rc) rc = check_squares(img, p, op, 0);
+    return rc ? rc : check_squares(img, p, op, 0);
+}
+
+static int check_survey(const weft__image *img, weft__image_place p, const weft_op *op)
+{
+    const uint32_t parts = op->param[1];
+    int rc = check_logits(img, p, op);
+    if (!rc && (!parts || parts > 1024)) rc = weft__image_bad(p, "param[1]", parts, "not 1..1024 parts");
+    return rc ? rc : op_tensor(img, p, op, "out", op->out, REQUIRED, WEFT_LAYOUT_ROW, WEFT_FP32, op->m, parts * 4);
+}
+
+static int check_sample(const weft__image *img, weft__image_place p, const weft_op *op)
+{
+    const uint32_t parts = op->param[1];
+    if ((op->x == WEFT_NONE) != (op->w == WEFT_NONE))
+        return weft__image_bad(p, "w", op->w, "a page table and tokens go together");
+    int rc = check_logits(img, p, op);
+    if (!rc && (!parts || parts > 1024)) rc = weft__image_bad(p, "param[1]", parts, "not 1..1024 parts");
+    if (!rc) rc = op_tensor(img, p, op, "scale", op->scale, REQUIRED, WEFT_LAYOUT_ROW, WEFT_FP32, op->m, parts * 4);
     if (!rc) rc = check_fed(img, p, op, "out", op->out, ANYWHERE);
     if (!rc) rc = op_tensor(img, p, op, "aux", op->aux, 0, WEFT_LAYOUT_ROW, WEFT_FP32, op->m, op->n);
     if (!rc && op->x != WEFT_NONE) rc = any_rows(img, p, op, "x", op->x, 0, WEFT_U32, op->param[0], WEFT_ROLE_TABLE);
@@ -283,6 +301,7 @@ static int check_op(const weft__image *img, weft__image_place p, const weft_op *
     case WEFT_KIND_PAGES: return check_pages(img, p, op);
     case WEFT_KIND_EMBED: return check_embed(img, p, op);
     case WEFT_KIND_SAMPLE: return check_sample(img, p, op);
+    case WEFT_KIND_SURVEY: return check_survey(img, p, op);
     default: break;
     }
     if (op->kind == WEFT_KIND_REDUCE) return check_reduce(img, p, op);

@@ -161,6 +161,29 @@ static int lower_heads(const ctx *c, uint32_t first, uint32_t of)
     return rc;
 }
 
+/* Parts of a row's logits, so that many workers look for the largest. */
+static int lower_survey(const ctx *c, uint32_t device, const weft_op *sample, uint32_t *found)
+{
+    weft__plan_state *p = c->p;
+    const uint32_t workers = p->opt->workers[device], groups = weft_div_up(sample->n, 16);
+    weft_op op = weft__op_blank(c, device, WEFT_KIND_SURVEY, sample->n, sample->k);
+    op.partial = sample->partial;
+    op.param[1] = workers < 64 ? workers : 64;
+    if (op.param[1] > groups) op.param[1] = groups;
+    const weft_tensor t = {.name = WEFT_NONE,
+                           .device = (uint16_t)device,
+                           .dtype = WEFT_FP32,
+                           .layout = WEFT_LAYOUT_ROW,
+                           .role = WEFT_ROLE_PARTIAL,
+                           .rows = p->m,
+                           .cols = op.param[1] * 4,
+                           .weight = WEFT_NONE,
+                           .splits = 1};
+    int rc = weft__base_new(p, &t, WEFT_NONE, found);
+    op.out = *found;
+    return rc ? rc : weft__lower_add(c, &op);
+}
+
 static int lower_sample(const ctx *c, uint32_t device)
 {
     weft__plan_state *p = c->p;
@@ -172,10 +195,12 @@ static int lower_sample(const ctx *c, uint32_t device)
     if (op.partial == WEFT_NONE || op.out == WEFT_NONE) {
         return weft__fail(WEFT_EUSAGE, "plan: op %s: no GEMM makes its sums, or no op takes its tokens", o->name);
     }
-    int rc = o->aux == WEFT_NONE ? 0 : whole_base(c, o->aux, device, &op.aux);
+    int rc = lower_survey(c, device, &op, &op.scale);
+    if (!rc && o->aux != WEFT_NONE) rc = whole_base(c, o->aux, device, &op.aux);
     if (!rc && o->w != WEFT_NONE) rc = whole_base(c, o->w, device, &op.w);
     if (!rc && o->extra != WEFT_NONE) rc = table_on(c, o->extra, device, &op.x);
     op.param[0] = o->param[0];
+    op.param[1] = rc ? 0 : p->tensors[op.scale].t.cols / 4;
     return rc ? rc : weft__lower_add(c, &op);
 }
 

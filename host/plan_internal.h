@@ -82,7 +82,8 @@ static inline uint32_t weft__op_main(const weft_op *op)
     switch (op->kind) {
     case WEFT_KIND_REDUCE:
     case WEFT_KIND_ATTN_COMBINE:
-    case WEFT_KIND_SAMPLE: return op->partial;
+    case WEFT_KIND_SURVEY: return op->partial;
+    case WEFT_KIND_SAMPLE: return op->scale;
     case WEFT_KIND_PAGES:
     case WEFT_KIND_EMBED: return WEFT_NONE; /* of this step */
     default: return op->x;

@@ -174,6 +174,7 @@ static int tile_decode(const weft__plan_state *p, weft__pop *pop)
     case WEFT_KIND_ROPE: pop->n_nt = kv_heads; break;
     case WEFT_KIND_ATTN: pop->n_nt = workers; break;
     case WEFT_KIND_ATTN_COMBINE: pop->n_nt = at_most(workers, p->m * kv_heads); break;
+    case WEFT_KIND_SURVEY: pop->n_nt = pop->op.param[1]; break;
     case WEFT_KIND_SAMPLE: pop->n_mt = p->m; break;
     default: pop->even = 0; return 0;
     }

@@ -87,7 +87,7 @@ static const weft_task *task_at(const cutter *c, uint32_t id) { return &c->img->
 static int goes_together(uint32_t kind)
 {
     return weft__is_gemm(kind) || kind == WEFT_KIND_ATTN || kind == WEFT_KIND_ATTN_COMBINE || kind == WEFT_KIND_ROPE ||
-           kind == WEFT_KIND_SAMPLE;
+           kind == WEFT_KIND_SURVEY || kind == WEFT_KIND_SAMPLE;
 }
 
 /* Tasks of one such op that stand together in the order. From place `i`; their number. */

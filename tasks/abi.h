@@ -149,6 +149,7 @@ WEFT_STATIC_ASSERT(sizeof(weft_signal) == 8, "two signals are one 16-byte load")
  *   PAGES         -                    all page writes of the step
  *   EMBED         m0, 0, ng, rows      whole rows, as RMSNORM
  *   ROPE          m0, h0, nh, rows     KV heads h0 .. +nh, and the query heads that go with them
+ *   SURVEY        m0, part, n_parts, rows
  *   SAMPLE        m0, -, -, rows                                                                                    */
 typedef struct weft_task {
     WEFT_ALIGNAS(16) uint8_t kind;
@@ -209,7 +210,7 @@ typedef struct weft_weight {
 WEFT_STATIC_ASSERT(sizeof(weft_weight) == 56, "no padding");
 
 /* An op: everything that its tasks share. RMSNORM: x, w (the gain: one row of fp32, or WEFT_NONE), out, eps; COPY: x, out;
- * both with n = k. What decoders have beside: attn.h (PAGES, ROPE, ATTN, ATTN_COMBINE), sample.h (EMBED, SAMPLE). Tensor
+ * both with n = k. What decoders have beside: attn.h (PAGES, ROPE, ATTN, ATTN_COMBINE), sample.h (EMBED, SURVEY, SAMPLE). Tensor
  * fields are indices into tensors[], or WEFT_NONE. */
 typedef struct weft_op {
     uint32_t name; /* offset in strings, or WEFT_NONE */
@@ -223,7 +224,7 @@ typedef struct weft_op {
     uint32_t split_kb; /* K blocks of 64 a split takes; all of them if K is not split */
     uint32_t n_split;
     uint32_t x, w, out, aux;
-    uint32_t scale; /* of FP8 and INT8 weights; ROPE: its vector of fp32 */
+    uint32_t scale; /* of FP8 and INT8 weights; ROPE: its vector of fp32; SAMPLE: what SURVEY found */
     uint32_t pk_x, pk_out, pk_aux, partial;
     /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages of a sequence */
     uint32_t param[6];

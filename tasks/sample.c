@@ -1,4 +1,4 @@
-/* sample.c: portable bodies of embed and sample: sample.h says what they do.
+/* sample.c: portable bodies of embed, survey and sample: sample.h says what they do.
  *
  * Thresholds (the k-th largest, the last of the nucleus) are found by halving the range of float keys, 8 bits a pass: the
  * number, or the probability, of what lies above decides. No sorting; a pass reads the row once.                        */
@@ -124,14 +124,62 @@ static void find_held(row *r)
         mark(r, *tokens_at(r, t));
 }
 
-/* The largest logit, the first of equals; WEFT_NONE if one is NaN. r->max gets it. */
-static uint32_t largest(row *r)
+typedef struct found { /* what SURVEY leaves of a part */
+    float max, token, sum, nan;
+} found;
+
+int weft__body_survey(const weft_task_ctx *ctx)
+{
+    const weft_op_rt *op = ctx->op;
+    const uint32_t *tile = ctx->t->tile; /* m0, part, parts, rows */
+    const uint32_t first = weft_survey_first(op->n, tile[1], tile[2]), end = weft_survey_first(op->n, tile[1] + 1, tile[2]);
+    const uint32_t rows = tile[0] + weft_rows_of(op, ctx->step, tile[0], tile[3]);
+    for (uint32_t m = tile[0]; m < rows; m++) {
+        row r = {.ctx = ctx, .op = op, .m = m};
+        found f = {-INFINITY, (float)first, 0, 0};
+        r.factor = norm_factor(&r);
+        for (uint32_t t = first; t < end; t++) {
+            const float v = logit(&r, t);
+            if (isnan(v)) f.nan = 1;
+            if (v > f.max) {
+                f.max = v;
+                f.token = (float)t;
+            }
+        }
+        for (uint32_t t = first; t < end && f.max > -INFINITY; t++)
+            f.sum += expf(logit(&r, t) - f.max);
+        memcpy((found *)(uintptr_t)op->out + (uint64_t)m * tile[2] + tile[1], &f, sizeof f);
+    }
+    return 0;
+}
+
+/* The most likely token without a penalty, the first of equals (WEFT_NONE: a logit is NaN), and the logarithm of the sum of
+ * exponentials. */
+static uint32_t most_likely(row *r, float *logsum)
+{
+    const uint32_t parts = r->op->param[1];
+    const found *f = (const found *)(uintptr_t)r->op->scale + (uint64_t)r->m * parts;
+    double sum = 0;
+    uint32_t best = 0;
+    float nan = 0;
+    for (uint32_t i = 0; i < parts; i++) {
+        if (f[i].max > f[best].max) best = i;
+        nan += f[i].nan;
+    }
+    for (uint32_t i = 0; i < parts; i++)
+        if (f[i].sum > 0) sum += (double)f[i].sum * exp((double)f[i].max - f[best].max);
+    r->max = f[best].max;
+    *logsum = f[best].max + (float)log(sum);
+    return nan > 0 ? WEFT_NONE : (uint32_t)f[best].token;
+}
+
+/* The same with it. r->max gets the largest logit. */
+static uint32_t most_likely_penalised(row *r)
 {
     uint32_t best = 0;
     r->max = -INFINITY;
     for (uint32_t t = 0; t < r->op->n; t++) {
         const float v = penalised(r, t);
-        if (isnan(v)) return WEFT_NONE;
         if (v > r->max) {
             r->max = v;
             best = t;
@@ -207,28 +255,19 @@ static uint32_t draw(const row *r)
     return last;
 }
 
-static float logprob(const row *r, uint32_t token)
-{
-    float max = -INFINITY;
-    double sum = 0;
-    for (uint32_t t = 0; t < r->op->n; t++)
-        max = fmaxf(max, logit(r, t));
-    for (uint32_t t = 0; t < r->op->n; t++)
-        sum += (double)expf(logit(r, t) - max);
-    return logit(r, token) - max - (float)log(sum);
-}
-
 static void sample_row(row *r)
 {
     const weft_step_row *at = &r->batch->row[r->m];
     weft_mailbox *box = (weft_mailbox *)(uintptr_t)r->ctx->dev->mailbox;
     weft_step_result *result = &box->result[r->ctx->step->seq % WEFT_STEP_RING];
     uint32_t *fed = (uint32_t *)(uintptr_t)r->op->out + r->ctx->step->seq % 2 * WEFT_MAX_ROWS;
+    float logsum;
+    uint32_t token = most_likely(r, &logsum);
     find_held(r);
-    uint32_t token = largest(r);
+    if (token != WEFT_NONE && r->held) token = most_likely_penalised(r);
     if (token != WEFT_NONE && at->temperature > 0) token = draw(r);
     fed[r->m] = result->token[r->m] = token;
-    result->logprob[r->m] = token == WEFT_NONE ? NAN : logprob(r, token);
+    result->logprob[r->m] = token == WEFT_NONE ? NAN : logit(r, token) - logsum;
 }
 
 int weft__body_sample(const weft_task_ctx *ctx)

@@ -4,7 +4,11 @@
  *           w     embedding: ATOM, vocab x k
  *           out   m x k, with packets where the op has them. A token past the vocabulary gives a row of NaN, a row
  *                 that the payload lacks one of zeros
- *   SAMPLE  partial, squares   logits of a GEMM with WEFT_OP_PARTIAL, n_split 1, m x vocab (n); with WEFT_OP_NORM they are
+ *   SURVEY  partial, squares   as SAMPLE
+ *           out   fp32 ROW, m x 4 parts: of each part its largest logit, the token that has it (a float: exact below 2^24; the
+ *                 first of equals), the sum of exp(logit - largest), and 1 if a logit is NaN, else 0. Part i of n has the
+ *                 groups of 16 tokens i*G/n .. (i+1)*G/n
+ *   SAMPLE  scale what SURVEY found, partial, squares   logits of a GEMM with WEFT_OP_PARTIAL, n_split 1, m x vocab (n); with WEFT_OP_NORM they are
  *                 divided by the row's root mean square, as REDUCE does
  *           out   tokens fed back, on EMBED's device
  *           aux   logits for the host: fp32 ROW m x vocab, rows with WEFT_ROW_LOGITS only; or WEFT_NONE
@@ -26,6 +30,13 @@
 
 #include "layout.h"
 #include "seed.h"
+
+/* First token of part i of n. */
+WEFT_HD uint32_t weft_survey_first(uint32_t vocab, uint32_t i, uint32_t n)
+{
+    const uint32_t first = (uint32_t)((uint64_t)weft_div_up(vocab, 16) * i / n) * 16;
+    return first < vocab ? first : vocab;
+}
 
 /* [0, 1), 24 bits. */
 WEFT_HD float weft_sample_draw(uint32_t seed, uint32_t position)
