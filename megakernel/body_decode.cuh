@@ -124,7 +124,6 @@ struct sample_scratch {
     unsigned long long bin[SAMPLE_BINS];
     float value[CONSUMER_WARPS], other[CONSUMER_WARPS];
     uint32_t index[CONSUMER_WARPS];
-    uint32_t nan;
 };
 static_assert(sizeof(sample_scratch) <= SAMPLE_BITS_AT, "it lies before the bits");
 
@@ -143,7 +142,7 @@ WEFT_DEV float raw_logit(const weft_slot &s, const sampling &r, uint32_t token)
 }
 WEFT_DEV float logit_of(const weft_slot &s, const sampling &r, uint32_t token)
 {
-    float v = raw_logit(s, r, token);
+    float v = raw_logit(s, r, token); // what it holds was marked before
     if (!r.held || !(held_bits()[token / 32] >> token % 32 & 1)) return v;
     return v > 0 ? v / r.penalty : v * r.penalty;
 }
@@ -189,55 +188,108 @@ WEFT_DEV bool find_held(const cta &c, const weft_slot &s, sampling &r, uint32_t 
     return consumer_sync();
 }
 
-// The largest logit and its token (the first of equals), and the sum of exp(raw - its own maximum). False: leave.
-WEFT_DEV bool survey(const weft_slot &s, sampling &r, const consumer &t, uint32_t *best, float *logsum)
+struct
+    found { // of some logits: the largest, its token (the first of equals), the sum of exp(. - max), whether one is NaN
+    float max;
+    uint32_t token;
+    float sum;
+    bool nan;
+};
+
+WEFT_DEV found join(const found &a, const found &b)
 {
-    uint32_t tid = t.warp * 32 + t.lane, at = 0;
-    float top = -INFINITY, raw_top = -INFINITY, sum = 0;
-    bool nan = false;
-    if (tid == 0) sample_smem()->nan = 0;
-    for (uint32_t i = tid; i < s.op.n; i += CONSUMERS) {
-        float raw = raw_logit(s, r, i), v = r.held ? logit_of(s, r, i) : raw;
-        nan = nan || raw != raw;
-        if (v > top) top = v, at = i;
-        if (raw > raw_top) sum = sum * __expf(raw_top - raw), raw_top = raw;
-        sum += raw_top == -INFINITY ? 0.0f : __expf(raw - raw_top);
-    }
+    bool first = a.max > b.max || (a.max == b.max && a.token < b.token);
+    float max = first ? a.max : b.max;
+    float sum = max == -INFINITY ? 0.0f : a.sum * __expf(a.max - max) + b.sum * __expf(b.max - max);
+    return {max, first ? a.token : b.token, sum, a.nan || b.nan};
+}
+
+// The same for all consumers; in a fixed order. False: leave.
+WEFT_DEV bool join_all(found &f, const consumer &t)
+{
     for (uint32_t i = 16; i > 0; i /= 2) {
-        float v = __shfl_xor_sync(~0u, top, i), m = __shfl_xor_sync(~0u, raw_top, i), l = __shfl_xor_sync(~0u, sum, i);
-        uint32_t a = __shfl_xor_sync(~0u, at, i);
-        if (v > top || (v == top && a < at)) top = v, at = a;
-        float next = fmaxf(raw_top, m);
-        if (next > -INFINITY) sum = sum * __expf(raw_top - next) + l * __expf(m - next);
-        raw_top = next;
+        found o = {__shfl_xor_sync(~0u, f.max, i), __shfl_xor_sync(~0u, f.token, i), __shfl_xor_sync(~0u, f.sum, i),
+                   (bool)__shfl_xor_sync(~0u, (int)f.nan, i)};
+        f = t.lane & i ? join(o, f) : join(f, o);
     }
-    if (!consumer_sync()) return false; // nan is 0; the row before has been read
-    if (__any_sync(~0u, nan) && t.lane == 0) sample_smem()->nan = 1;
-    if (t.lane == 0)
-        sample_smem()->value[t.warp] = top, sample_smem()->index[t.warp] = at, sample_smem()->other[t.warp] = raw_top;
-    if (!consumer_sync()) return false;
-    raw_top = -INFINITY;
-    for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
-        raw_top = fmaxf(raw_top, sample_smem()->other[w]);
-    float mine = sample_smem()->other[t.warp] == -INFINITY ? 0.0f
-                                                           : sum * __expf(sample_smem()->other[t.warp] - raw_top);
-    top = -INFINITY, at = 0;
-    for (uint32_t w = 0; w < CONSUMER_WARPS; w++) {
-        float v = sample_smem()->value[w];
-        uint32_t a = sample_smem()->index[w];
-        if (v > top || (v == top && a < at)) top = v, at = a;
+    sample_scratch *p = sample_smem();
+    if (!consumer_sync()) return false; // what was there has been read
+    if (t.lane == 0) {
+        p->value[t.warp] = f.max, p->other[t.warp] = f.sum, p->index[t.warp] = f.token;
+        p->bin[t.warp] = f.nan;
     }
-    bool any_nan = sample_smem()->nan != 0;
     if (!consumer_sync()) return false;
-    if (t.lane == 0) sample_smem()->value[t.warp] = mine;
-    if (!consumer_sync()) return false;
-    float total = 0;
-    for (uint32_t w = 0; w < CONSUMER_WARPS; w++)
-        total += sample_smem()->value[w];
-    r.max = top;
-    *best = any_nan ? WEFT_NONE : at;
-    *logsum = raw_top + __logf(total);
+    f = {p->value[0], p->index[0], p->other[0], p->bin[0] != 0};
+    for (uint32_t w = 1; w < CONSUMER_WARPS; w++)
+        f = join(f, {p->value[w], p->index[w], p->other[w], p->bin[w] != 0});
     return consumer_sync();
+}
+
+// The largest of tokens [first, end), eight loads on their way at once. False: leave.
+WEFT_DEV bool find_largest(const weft_slot &s, const sampling &r, const consumer &t, uint32_t first, uint32_t end,
+                           found &f)
+{
+    constexpr uint32_t AHEAD = 8;
+    f = {-INFINITY, first, 0, false};
+    for (uint32_t i = first + t.warp * 32 + t.lane; i < end; i += CONSUMERS * AHEAD) {
+        float v[AHEAD], top = f.max;
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++)
+            v[k] = i + k * CONSUMERS < end ? logit_of(s, r, i + k * CONSUMERS) : -INFINITY;
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++) {
+            f.nan = f.nan || v[k] != v[k];
+            if (v[k] > top) top = v[k], f.token = i + k * CONSUMERS;
+        }
+        if (top > f.max) f.sum = f.max == -INFINITY ? 0.0f : f.sum * __expf(f.max - top), f.max = top;
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++)
+            f.sum += top == -INFINITY ? 0.0f : __expf(v[k] - top);
+    }
+    return join_all(f, t);
+}
+
+WEFT_DEV sampling sampling_of(const weft_slot &s, uint32_t m)
+{
+    sampling r = {m, s.op.n, 1.0f, 0, 0, 1.0f, false};
+    if (s.op.flags & WEFT_OP_NORM) {
+        uint64_t i = weft_partial_index(s.op.m, weft_div_up(s.op.n, 16), 0, m, 0);
+        r.factor = rsqrtf(__ldcg((const float *)s.op.squares + i) / (float)s.op.k + s.op.eps);
+    }
+    return r;
+}
+
+WEFT_DEV bool body_survey(const cta &, weft_slot &s, consumer &t)
+{
+    if (!await_all(s) || !consumer_sync()) return false; // scratch: a wide task's stores are over
+    uint32_t part = s.task.tile[1], parts = s.task.tile[2], first = weft_survey_first(s.op.n, part, parts),
+             last = weft_survey_first(s.op.n, part + 1, parts),
+             end = min(s.task.tile[0] + s.task.tile[3], min(batch_rows(s), s.op.m));
+    for (uint32_t m = s.task.tile[0]; m < end; m++) {
+        found f;
+        if (!(ld_cg32(&batch_of(s)->row[m].flags) & WEFT_ROW_SAMPLE)) continue;
+        if (!find_largest(s, sampling_of(s, m), t, first, last, f)) return false;
+        if (t.warp == 0 && t.lane == 0)
+            ((float4 *)s.op.out)[(uint64_t)m * parts + part] = make_float4(f.max, (float)f.token, f.sum,
+                                                                           f.nan ? 1.0f : 0.0f);
+    }
+    return true;
+}
+
+// What the parts of a row found, joined: `best` is WEFT_NONE if a logit is NaN. False: leave.
+WEFT_DEV bool most_likely(const weft_slot &s, sampling &r, const consumer &t, uint32_t *best, float *logsum)
+{
+    const uint32_t tid = t.warp * 32 + t.lane, parts = s.op.param[1];
+    found f = {-INFINITY, 0xffffff, 0, false};
+    for (uint32_t i = tid; i < parts; i += CONSUMERS) {
+        float4 v = __ldcg((const float4 *)s.op.scale + (uint64_t)r.row * parts + i);
+        f = join(f, {v.x, (uint32_t)v.y, v.z, v.w > 0});
+    }
+    if (!join_all(f, t)) return false;
+    r.max = f.max;
+    *best = f.nan ? WEFT_NONE : f.token;
+    *logsum = f.max + __logf(f.sum);
+    return true;
 }
 
 WEFT_DEV unsigned long long weight_units(const sampling &r, float v)
@@ -353,7 +405,12 @@ WEFT_DEV bool sample_row(const cta &c, weft_slot &s, sampling &r, const consumer
 {
     uint32_t tid = t.warp * 32 + t.lane, token, seq = step_of(s).seq;
     float temperature = __uint_as_float(ld_cg32(&batch_of(s)->row[r.row].temperature)), logsum;
-    if (!find_held(c, s, r, tid) || !survey(s, r, t, &token, &logsum)) return false;
+    if (!most_likely(s, r, t, &token, &logsum) || !find_held(c, s, r, tid)) return false;
+    if (token != WEFT_NONE && r.held) {
+        found f;
+        if (!find_largest(s, r, t, 0, s.op.n, f)) return false;
+        token = f.token, r.max = f.max;
+    }
     r.scale = 1.0f / temperature;
     if (token != WEFT_NONE && temperature > 0 && !draw_token(s, r, t, &token)) return false;
     if (tid != 0) return true;
@@ -372,11 +429,7 @@ WEFT_DEV bool body_sample(const cta &c, weft_slot &s, consumer &t)
         const weft_step_row *at = &batch_of(s)->row[m];
         uint32_t kv_len = ld_cg32(&at->kv_len), flags = ld_cg32(&at->flags);
         if (kv_len == 0) continue;
-        sampling r = {m, s.op.n, 1.0f, 0, 0, 1.0f, false};
-        if (s.op.flags & WEFT_OP_NORM) {
-            uint64_t i = weft_partial_index(s.op.m, weft_div_up(s.op.n, 16), 0, m, 0);
-            r.factor = rsqrtf(__ldcg((const float *)s.op.squares + i) / (float)s.op.k + s.op.eps);
-        }
+        sampling r = sampling_of(s, m);
         if (s.op.w && tid == 0) *token_place(s, at, kv_len - 1) = own_token(c, s, at);
         if (flags & WEFT_ROW_LOGITS && s.op.aux)
             for (uint32_t i = tid; i < s.op.n; i += CONSUMERS)

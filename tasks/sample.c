@@ -132,9 +132,12 @@ int weft__body_survey(const weft_task_ctx *ctx)
 {
     const weft_op_rt *op = ctx->op;
     const uint32_t *tile = ctx->t->tile; /* m0, part, parts, rows */
-    const uint32_t first = weft_survey_first(op->n, tile[1], tile[2]), end = weft_survey_first(op->n, tile[1] + 1, tile[2]);
-    const uint32_t rows = tile[0] + weft_rows_of(op, ctx->step, tile[0], tile[3]);
-    for (uint32_t m = tile[0]; m < rows; m++) {
+    const uint32_t first = weft_survey_first(op->n, tile[1], tile[2]),
+                   end = weft_survey_first(op->n, tile[1] + 1, tile[2]);
+    const weft_step_batch *batch = (const weft_step_batch *)ctx->payload;
+    const uint32_t n_row = weft__batch_rows(ctx);
+    for (uint32_t m = tile[0]; m < tile[0] + tile[3] && m < n_row && m < op->m; m++) {
+        if (!(batch->row[m].flags & WEFT_ROW_SAMPLE)) continue;
         row r = {.ctx = ctx, .op = op, .m = m};
         found f = {-INFINITY, (float)first, 0, 0};
         r.factor = norm_factor(&r);

@@ -18,19 +18,26 @@ struct Sampler {
                        fed = rig.tensor("fed", WEFT_U32, 2, WEFT_MAX_ROWS, WEFT_ROLE_TABLE),
                        logits = rig.tensor("logits", WEFT_FP32, m, n, WEFT_ROLE_OUTPUT);
         rig.view("sums", partial, WEFT_FP32, WEFT_ROLE_ACT);
+        const uint32_t parts = std::min(7u, weft_div_up(n, 16)),
+                       found = rig.tensor("found", WEFT_FP32, m, 4 * parts, WEFT_ROLE_PARTIAL);
+        uint32_t squares = WEFT_NONE;
+        if (norm) {
+            squares = rig.tensor("squared", WEFT_FP32, m, weft_div_up(n, 16), WEFT_ROLE_PARTIAL, WEFT_LAYOUT_PARTIAL);
+            rig.view("squares", squares, WEFT_FP32, WEFT_ROLE_ACT);
+        }
+        weft_op &survey = rig.op(WEFT_KIND_SURVEY, m, n, 64);
+        survey.partial = partial, survey.out = found, survey.param[1] = parts;
+        survey.squares = squares, survey.flags = norm ? WEFT_OP_NORM : 0;
+        for (uint32_t i = 0; i < parts; i++)
+            rig.task(0, i, parts, m);
         weft_op &op = rig.op(WEFT_KIND_SAMPLE, m, n, 64);
         op.partial = partial, op.out = fed, op.aux = logits, op.m_tile = each;
+        op.scale = found, op.param[1] = parts, op.squares = squares, op.flags = norm ? WEFT_OP_NORM : 0;
         if (tokens) {
             slots = 4, max_pages = 3;
             op.x = rig.tensor("table", WEFT_U32, slots, max_pages, WEFT_ROLE_TABLE);
             op.w = rig.tensor("tokens", WEFT_U32, 12, 64, WEFT_ROLE_KV);
             op.param[0] = max_pages;
-        }
-        if (norm) {
-            op.flags = WEFT_OP_NORM;
-            op.squares = rig.tensor("squared", WEFT_FP32, m, weft_div_up(n, 16), WEFT_ROLE_PARTIAL,
-                                    WEFT_LAYOUT_PARTIAL);
-            rig.view("squares", op.squares, WEFT_FP32, WEFT_ROLE_ACT);
         }
         for (uint32_t m0 = 0; m0 < m; m0 += each)
             rig.task(m0, 0, 0, std::min(each, m - m0));
