@@ -8,9 +8,10 @@ enum {
     LOOK_EVERY = 16,     /* yields between looks at the clock and at the host's request */
     IDLE_YIELDS = 20000, /* a worker that has waited for a step for so long sleeps between polls */
     IDLE_SLEEP_NS = 50000,
-    CROWDED_SPINS = 16,  /* fewer busy polls mean that workers share cores: then a long wait sleeps too, because a */
-    CROWDED_YIELDS = 64, /* scheduler that lets a yield cost its caller's share (EEVDF) can starve a niced process */
-    CROWDED_SLEEP_NS = 20000
+    LONG_YIELDS =
+        64, /* a wait that is longer sleeps too: where others want the core, a yield costs its caller its share of */
+    LONG_SLEEP_NS =
+        20000 /* the core for milliseconds (EEVDF), and a worker that yields for long may then starve for seconds */
 };
 
 uint64_t weft__now_ns(void)
@@ -76,10 +77,10 @@ int weft__spin(weft__worker *w, weft__spin_state *s, const weft__blame *b)
     }
     n -= w->busy_spins;
     int idle = n > IDLE_YIELDS && b->cause == WEFT_ABORT_HOST;
-    int crowded = n > CROWDED_YIELDS && w->busy_spins < CROWDED_SPINS;
-    if ((idle || crowded || n % LOOK_EVERY == 0) && look(w, s, b)) return 1;
-    if (idle || crowded)
-        nanosleep(&(struct timespec){0, idle ? IDLE_SLEEP_NS : CROWDED_SLEEP_NS}, NULL);
+    int asleep = n > LONG_YIELDS;
+    if ((asleep || n % LOOK_EVERY == 0) && look(w, s, b)) return 1;
+    if (asleep)
+        nanosleep(&(struct timespec){0, idle ? IDLE_SLEEP_NS : LONG_SLEEP_NS}, NULL);
     else
         sched_yield();
     return 0;

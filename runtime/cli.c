@@ -10,6 +10,7 @@ static const struct {
     const char *text;
 } verbs[] = {
     {"tour", weft__cli_tour, "a model's MLP blocks under every strategy, checked, as a table"},
+    {"generate", weft__cli_generate, "a model goes on from a prompt"},
     {"run", weft__cli_run, "plan, execute, verify, time"},
     {"plan", weft__cli_plan, "make, check or print an image"},
     {"trace", weft__cli_trace, "a few steps as a timeline for Perfetto, and a summary"},

@@ -40,6 +40,7 @@ void weft__progress(const char *text);
 int weft__cli_topo(int argc, char **argv);
 int weft__cli_plan(int argc, char **argv);
 int weft__cli_run(int argc, char **argv);
+int weft__cli_generate(int argc, char **argv);
 int weft__cli_trace(int argc, char **argv);
 int weft__cli_bench(int argc, char **argv);
 int weft__cli_bench_plan(int argc, char **argv);

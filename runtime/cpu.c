@@ -232,7 +232,7 @@ static int make_threads(machine *m, const uint64_t *roots)
             t->loop = base->loop;
             t->worker = i;
             t->core = m->n_thread > 1 && m->n_thread <= cores && m->n_thread <= cores_to_pin() ? (int)n : -1;
-            t->busy_spins = m->n_thread < cores ? 2000 : m->n_thread == cores ? 100 : 4;
+            t->busy_spins = m->n_thread < cores ? 5000 : m->n_thread == cores ? 2000 : 4;
         }
     }
     return 0;

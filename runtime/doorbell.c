@@ -233,7 +233,7 @@ int weft_step_wait(weft_engine *e, uint32_t seq)
     for (uint32_t n = 0; !done; n++) {
         int status = weft_step_poll(e, seq, &done);
         if (status) return status;
-        if (!done) weft__host_pause(n);
+        if (!done) weft__host_pause(e, n);
     }
     return 0;
 }

@@ -55,10 +55,10 @@ int weft_status_exit(int status)
 
 /* ----------------------------------------------------------------------------------------------------------- helpers */
 
-void weft__host_pause(uint32_t n)
+void weft__host_pause(const weft_engine *e, uint32_t n)
 {
     if (n < 64) return;
-    if (n < 4096)
+    if (n < (e->b == &weft__backend_cpu ? 128 : 4096)) /* emulated workers want the core */
         sched_yield();
     else
         nanosleep(&(struct timespec){0, 50000}, NULL);
@@ -231,7 +231,7 @@ static int await_check_in(weft_engine *e)
                               "hold the device?",
                               e->m->names[d], e->m->workers[d], CHECKIN_MS / 1000);
         }
-        weft__host_pause(n);
+        weft__host_pause(e, n);
     }
     return 0;
 }
@@ -291,7 +291,7 @@ static int dismiss_workers(weft_engine *e)
     uint64_t until = weft__now_ns() + LEAVE_MS * 1000000ull;
     int status = e->stopped ? 0 : WEFT_EBUSY;
     for (uint32_t n = 0; status == WEFT_EBUSY && weft__now_ns() < until; n++) {
-        weft__host_pause(n);
+        weft__host_pause(e, n);
         status = weft__post_stop(e);
     }
     if (e->stopped || status) weft_st_release_sys(&e->mailbox->abort_request.value, WEFT_ABORT_HOST);

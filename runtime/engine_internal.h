@@ -79,7 +79,7 @@ struct weft_engine {
 int weft__engine_alloc(weft_engine *e, uint32_t device, uint64_t bytes, uint64_t *addr); /* freed with the engine */
 int weft__engine_launch(weft_engine *e); /* starts the workers and waits until all have checked in */
 /* A wait of the host: spins, then yields, then sleeps; n counts its polls from 0. */
-void weft__host_pause(uint32_t n);
+void weft__host_pause(const weft_engine *e, uint32_t n);
 
 /* upload.c */
 int weft__upload(weft_engine *e, const weft_weight_source *source);

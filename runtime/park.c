@@ -69,7 +69,7 @@ int weft_engine_park(weft_engine *e)
         if (!status && quiet && e->launched) status = send_home(e);
         weft__unlock(e);
         if (quiet) return status;
-        weft__host_pause(n);
+        weft__host_pause(e, n);
     }
 }
 
