@@ -25,6 +25,12 @@ WEFT_DEV uint32_t batch_rows(const weft_slot &s) // that the payload holds
     return held == 0 ? 0 : min(min(ld_cg32(&batch_of(s)->n_row), held), WEFT_MAX_ROWS);
 }
 
+// Rows of out that are written: those of the step, and where there are packets all of them, since GEMMs take all rows.
+WEFT_DEV uint32_t rows_to_write(const weft_slot &s)
+{
+    return s.op.flags & WEFT_OP_OUT_PACKET ? s.op.m : min(step_of(s).rows, s.op.m);
+}
+
 // Pages of the ring that K and V of one page of the cache take: heads of 64 dims, or of 128.
 WEFT_DEV uint32_t attn_pages(const weft_slot &s) { return s.op.param[ATTN_HEAD_DIM] / 64; }
 

@@ -154,9 +154,11 @@ WEFT_DEV bool body_attn_combine(const cta &, weft_slot &s, consumer &t)
 {
     if (!await_all(s)) return false;
     uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], hpk = s.op.param[ATTN_HEADS] / kv_heads, tid = t.warp * 32 + t.lane,
-             dims = s.op.param[ATTN_HEAD_DIM], pairs = dims / 2, floats = dims + 2, n_row = min(batch_rows(s), s.op.m);
+             dims = s.op.param[ATTN_HEAD_DIM], pairs = dims / 2, floats = dims + 2, n_row = min(batch_rows(s), s.op.m),
+             last = rows_to_write(s);
     for (uint32_t i = s.task.tile[0]; i < s.task.tile[0] + s.task.tile[1]; i++) {
         uint32_t row = i / kv_heads, head = i % kv_heads;
+        if (row >= last) break;
         uint32_t tokens = row < n_row ? ld_cg32(&batch_of(s)->row[row].kv_len) : 0,
                  blocks = weft_div_up(tokens, ATTN_BLOCK_TOKENS);
         for (uint32_t q = tid / pairs; q < hpk; q += CONSUMERS / pairs) {

@@ -24,7 +24,7 @@ WEFT_DEV bool body_pages(const cta &, weft_slot &s, consumer &t)
 WEFT_DEV bool body_embed(const cta &, weft_slot &s, consumer &t)
 {
     if (!await_all(s)) return false;
-    uint32_t end = min(s.task.tile[0] + s.task.tile[3], s.op.m), n_row = batch_rows(s), seq = step_of(s).seq;
+    uint32_t end = min(s.task.tile[0] + s.task.tile[3], rows_to_write(s)), n_row = batch_rows(s), seq = step_of(s).seq;
     for (uint32_t m = s.task.tile[0]; m < end; m++) {
         bool used = m < n_row;
         uint32_t token = used ? ld_cg32(&batch_of(s)->row[m].token) : WEFT_NONE;
@@ -138,7 +138,8 @@ WEFT_DEV uint32_t *held_bits(void) { return (uint32_t *)(smem()->scratch + SAMPL
 
 WEFT_DEV float raw_logit(const weft_slot &s, const sampling &r, uint32_t token)
 {
-    return __ldcg((const float *)s.op.partial + weft_partial_index(s.op.m, s.op.n, 0, r.row, token)) * r.factor;
+    float v = __ldcg((const float *)s.op.partial + weft_partial_index(s.op.m, s.op.n, 0, r.row, token));
+    return s.op.flags & WEFT_OP_NORM ? v * r.factor : v; // a NaN keeps its bits
 }
 WEFT_DEV float logit_of(const weft_slot &s, const sampling &r, uint32_t token)
 {
