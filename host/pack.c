@@ -98,6 +98,11 @@ static int find_parts(const weft__weight *w, const weft__weight_reader *reader, 
         if (weft_div_up(p->limit[i], p->each[i]) != weft_div_up(p->limit[0], p->each[0]))
             return weft__fail(WEFT_EFILE, "weight %s: tensors %s and %s differ in shape", w->name, s->a, p->name[i]);
     }
+    const uint64_t need = vector ? (uint64_t)w->col0 + w->cols : (uint64_t)w->row0 + w->rows,
+                   have = p->n == 1 ? p->limit[0] : (uint64_t)weft_div_up(p->limit[0], p->each[0]) * p->turn;
+    if (need > have)
+        return weft__fail(WEFT_EFILE, "weight %s: tensor %s has %u rows, too few for %llu", w->name, s->a, p->limit[0],
+                          (unsigned long long)need);
     return 0;
 }
 

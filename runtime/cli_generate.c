@@ -36,6 +36,7 @@ typedef struct generate {
     uint32_t n_token; /* generated */
     const char *why;  /* it ended */
     weft__text text;
+    json_t *ids; /* of the tokens generated */
 } generate;
 
 /* ------------------------------------------------------------------------------------------------------------- the model */
@@ -216,6 +217,7 @@ static int take(generate *g, weft__tok_stream *stream, uint32_t token, int *more
     if (!g->n_token++) g->first_ns = weft__now_ns();
     g->last_ns = weft__now_ns();
     *more = 0;
+    json_array_append_new(g->ids, json_integer(token));
     if (token == WEFT_NONE) return weft__fail(WEFT_EWRONG, "token %u: a logit is not a number", g->n_token);
     if (is_stop(g, token)) {
         g->why = "stop";
@@ -290,6 +292,7 @@ static void report(const generate *g)
                           "prompt_tokens", (json_int_t)g->prompt_ids.n, "tokens", (json_int_t)g->n_token, "ended",
                           g->why, "first_token_ms", first_ms, "tokens_per_s", rate, "load_s", (double)g->load_ns * 1e-9,
                           "text", g->text.at ? g->text.at : "");
+    json_object_set(o, "token_ids", g->ids);
     json_dumpf(o, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(o);
@@ -340,6 +343,7 @@ int weft__cli_generate(int argc, char **argv)
     if (rc == -1) return 0;
     if (!rc && !g.model) rc = weft__fail(WEFT_EUSAGE, "--model is missing");
     if (!rc && !g.prompt == !g.file) rc = weft__fail(WEFT_EUSAGE, "give --prompt or --prompt-file");
+    g.ids = json_array();
     if (!rc) rc = open_model(&g);
     if (!rc) rc = start_engine(&g);
     if (!rc) rc = run(&g);
@@ -349,5 +353,6 @@ int weft__cli_generate(int argc, char **argv)
     weft__hfmodel_close(&g.m);
     free(g.prompt_ids.id);
     free(g.text.at);
+    json_decref(g.ids);
     return weft__exit("generate", rc);
 }
