@@ -3,66 +3,12 @@
  *
  * Enters: --mib 235,2048,4096 (sizes read), --inflight 12,3 (16 KB copies in flight a CTA), --reps 11.
  * Leaves: one JSON line a result. Times are from event to event around one launch, launch included.
- * Invariants: the buffer is random; one word of each page that arrived is summed and compared with a plain kernel's
- * sum.
- * Build: nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a ceiling.cu -o ceiling */
+ * Reads are those of `weft bench ceiling` (runtime/cli_ceiling.cu). */
+#include "../host/error.h"
+#include "../runtime/cli_ceiling.h"
 #include "measure.cuh"
 
-constexpr int kPage = 16384, kStages = 12;
 constexpr uint64_t kLimitNs = 2000000000ull;
-
-struct ReadSmem {
-    alignas(1024) char page[kStages][kPage];
-    alignas(8) uint64_t full[kStages];
-};
-
-/* CTA b reads pages b, b + grid, ...; one thread does everything. sum: += first word of every page. */
-__global__ void __launch_bounds__(32, 1)
-    read_pages(const char *data, uint32_t pages, uint32_t depth, unsigned long long *sum, uint32_t *abort_word)
-{
-    extern __shared__ __align__(1024) char raw[];
-    ReadSmem &sm = *reinterpret_cast<ReadSmem *>(raw);
-    if (threadIdx.x != 0) {
-        return;
-    }
-    Watch watch(abort_word, kLimitNs);
-    for (uint32_t s = 0; s < depth; s++) {
-        mbar_init(&sm.full[s], 1);
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    uint32_t mine = blockIdx.x < pages ? (pages - blockIdx.x - 1) / gridDim.x + 1 : 0;
-    auto issue = [&](uint32_t i, uint32_t s) {
-        mbar_arrive_expect(&sm.full[s], kPage);
-        bulk_load(sm.page[s], data + (size_t)(blockIdx.x + (size_t)i * gridDim.x) * kPage, kPage, &sm.full[s]);
-    };
-    for (uint32_t i = 0; i < min(depth, mine); i++) {
-        issue(i, i);
-    }
-    unsigned long long total = 0;
-    for (uint32_t i = 0, s = 0, parity = 0; i < mine; i++) {
-        mbar_wait(&sm.full[s], parity, watch, 1);
-        if (watch.dead) {
-            break;
-        }
-        total += *reinterpret_cast<const uint32_t *>(sm.page[s]);
-        if (i + depth < mine) {
-            issue(i + depth, s);
-        }
-        if (++s == depth) {
-            s = 0, parity ^= 1;
-        }
-    }
-    atomicAdd(sum, total);
-}
-
-__global__ void sum_pages(const char *data, uint32_t pages, unsigned long long *sum)
-{
-    unsigned long long total = 0;
-    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < pages; i += gridDim.x * blockDim.x) {
-        total += *reinterpret_cast<const uint32_t *>(data + (size_t)i * kPage);
-    }
-    atomicAdd(sum, total);
-}
 
 /* n barriers: one red.release a CTA, one poller a CTA (acquire). */
 __global__ void grid_barriers(uint32_t *counter, uint32_t n, uint32_t *abort_word)
@@ -121,47 +67,30 @@ static uint32_t take_abort(uint32_t *abort_word)
     return code;
 }
 
-static void measure_reads(int argc, char **argv, int sms, uint32_t *abort_word)
+static void measure_reads(int argc, char **argv)
 {
     std::vector<int> sizes = int_list(flag(argc, argv, "--mib", "235,2048,4096"));
     std::vector<int> depths = int_list(flag(argc, argv, "--inflight", "12,6,3"));
     int reps = atoi(flag(argc, argv, "--reps", "11"));
-    size_t bytes = (size_t)*std::max_element(sizes.begin(), sizes.end()) << 20;
-    char *data;
-    unsigned long long *sums, got[2];
-    CHECK_CUDA(cudaMalloc(&data, bytes));
-    CHECK_CUDA(cudaMalloc(&sums, 16));
-    fill((bf16 *)data, bytes / 2, 1.0f, 7);
-    CHECK_CUDA(cudaFuncSetAttribute(read_pages, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)sizeof(ReadSmem)));
-    for (int mib : sizes) {
-        uint32_t pages = (uint32_t)(((size_t)mib << 20) / kPage);
+    std::vector<double> us((size_t)std::max(reps, 1));
+    weft__gpu_ceiling ceiling;
+    int status = weft__gpu_ceiling_open(0, (uint64_t)*std::max_element(sizes.begin(), sizes.end()) << 20, &ceiling);
+    for (int mib : sizes)
         for (int depth : depths) {
-            if (depth < 1 || depth > kStages) {
-                fprintf(stderr, "--inflight %d is not in 1..%d\n", depth, kStages);
-                exit(2);
+            uint64_t bytes = (uint64_t)mib << 20;
+            if (!status)
+                status = weft__gpu_ceiling_read(&ceiling, bytes, (uint32_t)depth, (uint32_t)us.size(), us.data());
+            if (status) {
+                fprintf(stderr, "%s\n", weft__error());
+                exit(status == WEFT_EUSAGE ? 2 : 1);
             }
-            double least;
-            double us = time_us(
-                0, 3, reps, [&] { CHECK_CUDA(cudaMemsetAsync(sums, 0, 16)); },
-                [&] {
-                    read_pages<<<sms, 32, sizeof(ReadSmem)>>>(data, pages, (uint32_t)depth, sums, abort_word);
-                    CHECK_CUDA(cudaGetLastError());
-                },
-                &least);
-            sum_pages<<<64, 256>>>(data, pages, sums + 1);
-            CHECK_CUDA(cudaGetLastError());
-            CHECK_CUDA(cudaMemcpy(got, sums, 16, cudaMemcpyDeviceToHost));
-            uint32_t code = take_abort(abort_word);
-            printf(
-                "{\"bench\":\"read_ceiling\",\"mib\":%d,\"inflight\":%d,\"ctas\":%d,\"median_us\":%.2f,\"min_us\":%.2f,"
-                "\"gb_s\":%.0f,\"ok\":%s,\"abort\":%u}\n",
-                mib, depth, sms, us, least, (double)pages * kPage / us / 1e3,
-                code == 0 && got[0] == got[1] ? "true" : "false", code);
+            printf("{\"bench\":\"read_ceiling\",\"mib\":%d,\"inflight\":%d,\"ctas\":%u,\"median_us\":%.2f,"
+                   "\"min_us\":%.2f,\"gb_s\":%.0f,\"ok\":true,\"abort\":0}\n",
+                   mib, depth, ceiling.workers, median(us), *std::min_element(us.begin(), us.end()),
+                   (double)bytes / median(us) / 1e3);
             fflush(stdout);
         }
-    }
-    CHECK_CUDA(cudaFree(data));
-    CHECK_CUDA(cudaFree(sums));
+    weft__gpu_ceiling_close(&ceiling);
 }
 
 /* us a round of a kernel that does n rounds: (time of n) - (time of one), over n - 1. */
@@ -223,7 +152,7 @@ int main(int argc, char **argv)
     CHECK_CUDA(cudaMemset(abort_word, 0, 4));
     printf("{\"bench\":\"device\",\"name\":\"%s\",\"sms\":%d,\"l2_mib\":%d}\n", prop.name, prop.multiProcessorCount,
            prop.l2CacheSize >> 20);
-    measure_reads(argc, argv, prop.multiProcessorCount, abort_word);
+    measure_reads(argc, argv);
     measure_flags(prop.multiProcessorCount, abort_word);
     measure_doorbell(abort_word);
     CHECK_CUDA(cudaFree(abort_word));

@@ -1,4 +1,4 @@
-/* cli_bench.c: `weft bench WHAT`: three measurements that need no GPU. Those of the kernels are in bench/. */
+/* cli_bench.c: `weft bench WHAT`: measurements that need no GPU. Most of those of the kernels are in bench/. */
 #include "../host/error.h"
 #include "cli.h"
 
@@ -12,6 +12,7 @@ static const struct {
 } benches[] = {
     {"plan", weft__cli_bench_plan, "time and memory of planning, 10^4 to 10^6 tasks"},
     {"gemm", weft__cli_bench_gemm, "a chain of GEMMs at M = 1 against a plain sum over as many bytes"},
+    {"ceiling", weft__cli_bench_ceiling, "how fast a device's memory can be read at all"},
     {"queue", weft__cli_bench_queue, "queue policies compared on graphs of tasks: makespan, dispatch, waits, steals"},
 };
 static const int n_benches = sizeof benches / sizeof benches[0];

@@ -5,8 +5,8 @@
 #include "../host/error.h"
 #include "../megakernel/clock.h"
 #include "cli_case.h"
+#include "cli_ceiling.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,43 +30,6 @@ typedef struct gemm_bench {
     uint64_t n_gemm, n_sum;
 } gemm_bench;
 
-typedef struct summer {
-    const uint64_t *words;
-    uint64_t n, sum;
-} summer;
-
-static void *sum_words(void *arg)
-{
-    summer *s = arg;
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i < s->n; i++)
-        sum += s->words[i];
-    s->sum = sum;
-    return NULL;
-}
-
-/* One pass over the buffer, cut over the threads; the threads' start is part of it, a few microseconds in many thousand. */
-static int sum_once(const gemm_bench *b, const uint64_t *words, double *us)
-{
-    pthread_t threads[MAX_THREADS];
-    summer parts[MAX_THREADS];
-    uint64_t n = b->bytes / 8, check = 0, start = weft__now_ns();
-    uint32_t started = 0;
-    for (uint32_t i = 0; i < b->workers; i++) {
-        uint64_t first = n * i / b->workers;
-        parts[i] = (summer){words + first, n * (i + 1) / b->workers - first, 0};
-        if (pthread_create(&threads[i], NULL, sum_words, &parts[i])) break;
-        started++;
-    }
-    for (uint32_t i = 0; i < started; i++) {
-        pthread_join(threads[i], NULL);
-        check += parts[i].sum;
-    }
-    *us = (double)(weft__now_ns() - start) * 1e-3;
-    if (started < b->workers) return weft__fail(WEFT_EMACHINE, "no thread for the plain sum");
-    return check == n ? 0 : weft__fail(WEFT_EWRONG, "the plain sum is wrong");
-}
-
 static int sum_round(gemm_bench *b)
 {
     uint64_t *words = malloc(b->bytes), n = b->bytes / 8;
@@ -74,9 +37,9 @@ static int sum_round(gemm_bench *b)
     for (uint64_t i = 0; i < n; i++)
         words[i] = 1;
     double ignored;
-    int status = sum_once(b, words, &ignored);
+    int status = weft__plain_sum(words, n, b->workers, &ignored);
     for (uint32_t i = 0; i < b->steps && !status; i++)
-        status = sum_once(b, words, &b->sum_us[b->n_sum++]);
+        status = weft__plain_sum(words, n, b->workers, &b->sum_us[b->n_sum++]);
     free(words);
     return status;
 }

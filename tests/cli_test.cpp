@@ -206,6 +206,20 @@ TEST(Cli, TraceAsCsv)
     EXPECT_EQ(weft("trace " + small + "--devices cpu:1 --csv /nonexistent/x --out " + (dir / "t.json")).exit, 5);
 }
 
+TEST(Cli, BenchCeilingIsOneDevices)
+{
+    Output out = weft("bench ceiling --devices cpu:1x2 --mb 3 --steps 5 --json");
+    ASSERT_EQ(out.exit, 0) << out.text;
+    Json j(out.text);
+    EXPECT_EQ(j.number("workers"), 2);
+    EXPECT_EQ(j.number("bytes"), 12 * 262144); // rounded up
+    EXPECT_EQ(j.number("steps"), 5);
+    EXPECT_GT(j.number("gb_per_s"), 0);
+    EXPECT_NEAR(j.number("gb_per_s") * j.number("median_us") * 1e3, j.number("bytes"), 1);
+    EXPECT_EQ(weft("bench ceiling --devices cpu:2").exit, 2);
+    EXPECT_EQ(weft("bench ceiling --in-flight 13").exit, 2);
+}
+
 TEST(Cli, TopoReadsASyntheticMachine)
 {
     Output out = weft("topo --json --synthetic 'pack:2 core:4 pu:2'");
