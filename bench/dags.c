@@ -6,6 +6,7 @@
  * of the first of them. Without --devices every engine has emulated devices of its own choice.                         */
 #include "../tests/dag_forest.h"
 
+#include "../runtime/queue_spec.h"
 #include "bench.h"
 
 #include <math.h>
@@ -13,7 +14,7 @@
 static weft__bench b;
 static uint32_t count = 1000, pack = 1;
 static dag_limits limits;
-static const char *policies = "all";
+static const char *policies = "all", *queue; /* one with parameters, or a module: instead of policies */
 static bool both;
 
 typedef struct tally {
@@ -40,6 +41,14 @@ static int run_forest(uint64_t first, uint32_t n, tally *t)
 /* "all", or names with commas between; a GPU runs the first three. */
 static int read_policies(void)
 {
+    if (queue) {
+        weft__queue_spec q;
+        const int status = weft__queue_parse(queue, &q);
+        weft__queue_close(&q);
+        limits.policies = 1u << q.policy;
+        limits.queue = policies = queue;
+        return status;
+    }
     const int gpu = b.devices && strncmp(b.devices, "cuda", 4) == 0;
     if (strcmp(policies, "all") == 0) {
         limits.policies = gpu ? 7 : 31;
@@ -115,6 +124,8 @@ int main(int argc, char **argv)
          WEFT_OPT_TEXT, &b.devices, 0, 0},
         {"--policies", "P,P", "of static, fifo, push, steal, priority (default: all; on GPUs the first three)",
          WEFT_OPT_TEXT, &policies, 0, 0},
+        {"--queue", "Q", "one with parameters, or a module's, ./POLICY.so (instead of --policies)", WEFT_OPT_TEXT,
+         &queue, 0, 0},
         {"--seed", "N", "of the first graph (default 1); graph i has seed N + i", WEFT_OPT_U64, &b.seed, 0, 0},
         {"--count", "N", "graphs (default 1000)", WEFT_OPT_U32, &count, 1, 1e9},
         {"--pack", "N", "graphs side by side in one engine (default 1)", WEFT_OPT_U32, &pack, 1, 4096},

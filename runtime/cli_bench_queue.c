@@ -109,7 +109,7 @@ int weft__cli_bench_queue(int argc, char **argv)
                           .seed = 1};
     const char *queues = "static,fifo,push,steal,priority";
     memset(&l, 0, sizeof l);
-    uint32_t steps = 10, rounds = 10;
+    uint32_t steps = 10, rounds = 10, deadline = 60000000;
     bool json = false, csv = false;
     const weft__option table[] = {
         {"--devices", "SPEC;..", "default cpu:2x1", WEFT_OPT_TEXT, &c.devices, 0, 0},
@@ -143,6 +143,7 @@ int weft__cli_bench_queue(int argc, char **argv)
          &c.edge_bytes, 0, 1e9},
         {"--steps", "N", "timed steps a turn (default 10)", WEFT_OPT_U32, &steps, 1, 1e6},
         {"--rounds", "N", "turns of each policy (default 10)", WEFT_OPT_U32, &rounds, 1, 1e4},
+        {"--deadline", "US", "of a step, in microseconds (default 60000000; 0: none)", WEFT_OPT_U32, &deadline, 0, 4e9},
         {"--json", NULL, "one JSON object a policy", WEFT_OPT_FLAG, &json, 0, 0},
         {"--csv", NULL, "a line of names, then one a policy (bench/queue_plot.py draws it)", WEFT_OPT_FLAG, &csv, 0, 0},
         {0},
@@ -159,6 +160,7 @@ int weft__cli_bench_queue(int argc, char **argv)
         b->c = c;
         b->steps = steps;
         b->rounds = rounds;
+        b->deadline_us = deadline;
         status = read_lists(&c, queues, &l);
     }
     if (!status) status = run_all(&l, b, json ? 1 : csv ? 2 : 0);

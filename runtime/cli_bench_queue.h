@@ -84,7 +84,7 @@ typedef struct weft__qside { /* one policy */
 
 typedef struct weft__qbench {
     weft__queue_case c;
-    uint32_t steps, rounds, n_side;
+    uint32_t steps, rounds, deadline_us, n_side;
     weft__qside side[WEFT__QUEUE_SIDES];
     weft__qdag g;
     void *image[WEFT__QDAG_MODES];

@@ -15,6 +15,7 @@
 
 enum {
     MOST_TASKS = 1 << 20,
+    MOST_EDGES = 1 << 24,
     MOST_DEGREE = 1024
 };
 
@@ -38,10 +39,17 @@ static int grow(void **p, uint32_t n, uint32_t *cap, size_t bytes)
     return 0;
 }
 
-static int add_edge(nodes *g, uint32_t from)
+static bool has_edge(const nodes *g, uint32_t from)
 {
     for (uint32_t i = g->first[g->n]; i < g->n_in; i++)
-        if (g->in[i] == from) return 0;
+        if (g->in[i] == from) return true;
+    return false;
+}
+
+static int add_edge(nodes *g, uint32_t from)
+{
+    if (g->n_in == MOST_EDGES)
+        return weft__fail(WEFT_EUSAGE, "--width, --depth, --degree: more than %d edges", MOST_EDGES);
     int status = grow((void **)&g->in, g->n_in, &g->cap_in, sizeof *g->in);
     if (!status) g->in[g->n_in++] = from;
     return status;
@@ -68,7 +76,7 @@ static int make_rows(nodes *g, const weft__queue_case *c, char how)
             if (from > c->width - n) from = c->width - n;
             for (uint32_t k = 0; l && k < n && !status; k++) {
                 const uint32_t pick = how == 'r' ? weft_hash(c->seed, g->n, k) % c->width : how == 'a' ? k : from + k;
-                status = add_edge(g, before + pick);
+                if (how != 'r' || !has_edge(g, before + pick)) status = add_edge(g, before + pick);
             }
             if (!status) status = add_node(g, l, i);
         }

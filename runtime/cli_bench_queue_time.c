@@ -23,7 +23,7 @@ static int start_engine(const weft__qbench *b, const weft__qside *s, uint32_t mo
     weft_engine_config config = WEFT_ENGINE_CONFIG_INIT;
     config.devices = b->c.devices;
     config.queue = s->queue;
-    config.deadline_us = 60000000;
+    config.deadline_us = b->deadline_us;
     config.trace_records = records;
     return weft_engine_create(b->image[mode], b->image_bytes[mode], &config, e);
 }

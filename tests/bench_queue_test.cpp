@@ -181,6 +181,7 @@ TEST(BenchQueue, WhatMakesNoSenseIsRefused)
         {"--order none", "--order none: expected critical"},
         {"--counters none", "--counters none: expected shared, producer or consumer"},
         {"--width 100000 --depth 100000", "at most"},
+        {"--graph layers --width 5000 --depth 50", "more than 16777216 edges"},
         {"--work stream --bytes 1000000000 --width 8", "over 4 GB"},
         {"--json --csv", "exclude"},
         {"--queue steal:amount=3", "amount: expected 1, half"},
