@@ -100,16 +100,23 @@ static void print_head(const weft__qbench *b, const weft__qbound *bound)
            "x first, by rounds");
 }
 
+/* Into text[16], "-" where there is none. */
+static const char *show(char *text, double v, int digits)
+{
+    snprintf(text, 16, isfinite(v) ? "%.*f" : "-", digits, v);
+    return text;
+}
+
 static void print_side(const weft__qbench *b, const weft__qside *s, const row *r)
 {
     const weft__stats *us = &r->us[WEFT__QDAG_FULL];
     const double steps = s->counted ? s->counted : 1;
-    char interval[32];
+    char interval[32], bound[16], wait[16], idle[16];
     snprintf(interval, sizeof interval, "%.1f to %.1f", us->low, us->high);
-    printf("%-*s %10.1f  %-21s %7.3f %10.1f %9.1f %6.1f %6.1f %8.1f %8.1f %8.1f  %.3f (%.3f to %.3f)\n", label_width(b),
-           s->queue, us->p50, interval, r->over_bound, r->us[WEFT__QDAG_FREE].p50, r->dispatch_ns, r->wait * 100,
-           r->idle * 100, s->counts.empty / steps, s->counts.steals / steps, s->counts.failed / steps, r->ratio.p50,
-           r->ratio.low, r->ratio.high);
+    printf("%-*s %10.1f  %-21s %7s %10.1f %9.1f %6s %6s %8.1f %8.1f %8.1f  %.3f (%.3f to %.3f)\n", label_width(b),
+           s->queue, us->p50, interval, show(bound, r->over_bound, 3), r->us[WEFT__QDAG_FREE].p50, r->dispatch_ns,
+           show(wait, r->wait * 100, 1), show(idle, r->idle * 100, 1), s->counts.empty / steps,
+           s->counts.steals / steps, s->counts.failed / steps, r->ratio.p50, r->ratio.low, r->ratio.high);
 }
 
 static void print_foot(const weft__qbench *b, const row *rows)
