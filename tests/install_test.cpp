@@ -61,10 +61,12 @@ TEST_F(Install, APolicyOfOnesOwn)
             ASSERT_EQ(dag_run(seed, &l), 0) << weft__error();
     }
     const std::string weft = *folder / "bin/weft";
-    out = run_command(weft + " run --chain 64,64 --devices cpu:2x2 --strategy cta --check --queue " + module);
+    out = run_command(
+        weft + " run --chain 64,64 --devices cpu:2x2 --strategy cta --steps 20 --warmup 2 --check --queue " + module);
     EXPECT_EQ(out.exit, 0) << out.text;
     EXPECT_NE(out.text.find("lanes.so:urgent=25,capacity=0"), std::string::npos) << out.text;
-    out = run_command(weft + " run --chain 512,512,512 --layers 8 --devices cpu:1x2 --queue " + build + "/lossy.so");
+    out = run_command(weft + " run --chain 512,512,512 --devices cpu:1x2 --steps 20 --warmup 2 --queue " + build +
+                      "/lossy.so");
     EXPECT_EQ(out.exit, 4) << out.text;
     EXPECT_NE(out.text.find("its policy gave more or fewer tasks than the step has (expected "), std::string::npos)
         << out.text;
