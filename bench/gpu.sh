@@ -17,7 +17,7 @@ base() {
 
 chain() { # wide shapes unchecked: the float64 reference of gigabytes of weights takes longer than all the rest
     local small="--chain 2048,8192,2048 --layers 32" large="--chain 4096,14336,4096 --layers 16"
-    for queue in static fifo push; do
+    for queue in static fifo push steal priority; do
         run $small --batch 1 --queue $queue --steps 100
         run $large --batch 1 --queue $queue --steps 100
     done

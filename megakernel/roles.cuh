@@ -570,6 +570,12 @@ WEFT_DEV void finish_step(const cta &c, const weft_step_head &step)
     weft_st_release_sys(&mailbox(c)->completed[smem()->device].value, step.seq); // acquired by the host in doorbell.c
 }
 
+WEFT_DEV void trace_clock(const cta &c)
+{
+    weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + smem()->worker;
+    k->ticks1 = clock_ticks(), k->ns1 = clock_ns();
+}
+
 WEFT_DEV void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)
 {
     weft_line *n = (weft_line *)c.dev->trace_n + smem()->worker;
@@ -582,10 +588,7 @@ WEFT_DEV void trace_task(const cta &c, const weft_slot &s, uint64_t t_signal)
         r->t_pop = s.t_pop, r->t_ready = s.t_ready, r->t_start = s.t_start, r->t_end = s.t_end, r->t_signal = t_signal;
     }
     n->value = i + 1;
-    if (s.flags & SLOT_LAST || i % 64 == 0) {
-        weft_trace_clock *k = (weft_trace_clock *)c.dev->trace_clock + smem()->worker;
-        k->ticks1 = clock_ticks(), k->ns1 = clock_ns();
-    }
+    if (i % 64 == 0) trace_clock(c);
 }
 
 // Waits for the consumers' hand-over, and watches over them: a body that polls packets is reported with what it waits for.
@@ -629,6 +632,7 @@ WEFT_DEV void signal_loop(const cta &c)
         }
         __syncwarp();
         if (lane == 0) {
+            if (s.flags & SLOT_LAST && smem()->trace) trace_clock(c);
             if (s.flags & SLOT_LAST) finish_step(c, step_of(s));
             mbar_arrive(&smem()->slot_free[n % SLOTS]);
         }
