@@ -223,17 +223,19 @@ struct Claim : rl::test_suite<Claim, 4> {
             return;
         }
         while (weft_ld_relaxed_sys(&claimed) != 2) {
-            uint32_t task;
-            if (!weft_ring_claim(&unclaimed, 1)) {
+            uint32_t n = i - 1, task; /* thread 3 takes both or none */
+            if (!weft_ring_claim(&unclaimed, n)) {
                 pause_thread();
                 continue;
             }
-            const uint32_t ticket = weft_atom_add_relaxed_sys(&head, 1);
-            weft_atom_add_relaxed_sys(&claimed, 1);
-            while (!weft_ring_poll(ring, 1, ticket, &task))
-                pause_thread();
-            RL_ASSERT(data[task](RL_INFO) == 1);
-            taken[task](RL_INFO) = taken[task](RL_INFO) + 1; /* a second taker would race here */
+            uint32_t ticket = weft_atom_add_relaxed_sys(&head, n);
+            weft_atom_add_relaxed_sys(&claimed, n);
+            for (; n > 0; n--, ticket++) {
+                while (!weft_ring_poll(ring, 1, ticket, &task))
+                    pause_thread();
+                RL_ASSERT(data[task](RL_INFO) == 1);
+                taken[task](RL_INFO) = taken[task](RL_INFO) + 1; /* a second taker would race here */
+            }
         }
     }
     void after()
