@@ -3,7 +3,8 @@
 # usage: cmake/setup.sh [PACKAGE...]    (further packages: what CI needs beyond a build)
 set -eu
 packages="build-essential cmake ninja-build pkg-config git ca-certificates
-          libjansson-dev libhwloc-dev libxxhash-dev libpcre2-dev libutf8proc-dev libgtest-dev python3-venv $*"
+          libjansson-dev libhwloc-dev libxxhash-dev libpcre2-dev libutf8proc-dev libscotch-dev coinor-libcbc-dev libgtest-dev
+          python3-venv $*"
 if ! command -v dpkg-query >/dev/null 2>&1; then
     echo "setup: no dpkg here; weft needs CMake >= 3.25, Ninja, a C11 and C++17 compiler, GoogleTest, and the headers of"
     echo "setup: jansson, hwloc, xxHash, PCRE2 and utf8proc. Going on: CMake says what is missing (docs/dependencies.md)."

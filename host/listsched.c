@@ -1,24 +1,15 @@
 /* listsched.c: see listsched.h. One loop serves the three: the ready task of highest rank goes where a policy's score is
  * lowest. Ranks fall strictly along edges where costs are positive, so for HEFT this is the papers' sorted list.
  *
- * Edges between the same two tasks (several files) move side by side: the latest counts. A worker's runs are an array
- * sorted by start; looking for a gap begins at the first run that ends after the task is ready.                         */
+ * Edges between the same two tasks (several files) move side by side: the latest counts.                                */
 #include "listsched.h"
 
 #include "error.h"
+#include "listsched_gaps.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct run {
-    double start, end;
-} run;
-
-typedef struct worker {
-    run *runs;
-    uint32_t n, room;
-} worker;
 
 typedef struct sched {
     const weft__taskgraph *g;
@@ -29,8 +20,9 @@ typedef struct sched {
     uint8_t *critical; /* [task]: CPOP */
     uint32_t critical_device;
     double latency, ns_per_byte; /* means over pairs of devices */
-    worker *workers;
-    uint32_t first_worker[WEFT__SCHED_MAX_DEVICES + 1];
+    const uint32_t *fixed;       /* [task]: its device, or NULL */
+    weft__gaps gaps;
+    double ready[WEFT__SCHED_MAX_DEVICES];
     uint64_t used[WEFT__SCHED_MAX_DEVICES];
     uint32_t *waits, *heap, n_heap;
 } sched;
@@ -39,6 +31,7 @@ static double mean_cost(const sched *s, uint32_t t)
 {
     double sum = 0;
     uint32_t n = 0;
+    if (s->g->n_column == 1) return s->g->cost[t];
     for (uint32_t d = 0; d < s->m->n_device; d++) {
         const double c = weft__tg_cost(s->g, t, d);
         if (isinf(c)) continue;
@@ -46,6 +39,21 @@ static double mean_cost(const sched *s, uint32_t t)
         n++;
     }
     return sum / n;
+}
+
+/* Of what is placed: costs and links as they are. */
+static void rank_fixed(sched *s)
+{
+    const weft__taskgraph *g = s->g;
+    for (uint32_t i = g->n_task; i-- > 0;) {
+        const uint32_t t = g->order[i], d = s->fixed[t];
+        double longest = 0;
+        for (uint32_t e = g->out0[t]; e < g->out0[t + 1]; e++) {
+            const uint32_t to = g->edges[e].to;
+            longest = fmax(longest, weft__arrival(s->m, s->rank[to], g->edges[e].bytes, d, s->fixed[to]));
+        }
+        s->rank[t] = weft__tg_cost(g, t, d) + longest;
+    }
 }
 
 static double mean_move(const sched *s, const weft__tg_edge_row *e) { return s->latency + e->bytes * s->ns_per_byte; }
@@ -176,80 +184,53 @@ static uint32_t heap_pop(sched *s)
     return top;
 }
 
-static double ready_at(const sched *s, uint32_t t, uint32_t d)
+/* When what t reads is there, for each device: one look at each edge. */
+static void find_ready(sched *s, uint32_t t)
 {
-    double ready = 0;
+    for (uint32_t d = 0; d < s->m->n_device; d++)
+        s->ready[d] = 0;
     for (uint32_t i = s->g->in0[t]; i < s->g->in0[t + 1]; i++) {
         const weft__tg_edge_row *e = &s->g->edges[s->g->in[i]];
         const weft__schedule_row *from = &s->out->row[e->from];
-        ready = fmax(ready, weft__arrival(s->m, from->end, e->bytes, from->device, d));
+        for (uint32_t d = 0; d < s->m->n_device; d++) {
+            const double at = weft__arrival(s->m, from->end, e->bytes, from->device, d);
+            if (at > s->ready[d]) s->ready[d] = at;
+        }
     }
-    return ready;
 }
 
-/* The earliest start in a gap of at least `cost`, and before which run (*at) it goes. */
-static double find_gap(const worker *w, double ready, double cost, uint32_t *at)
+static int may_run(const sched *s, uint32_t t, uint32_t d)
 {
-    uint32_t low = 0, high = w->n;
-    while (low < high) {
-        const uint32_t mid = (low + high) / 2;
-        if (w->runs[mid].end > ready)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    double start = ready;
-    for (; low < w->n && w->runs[low].start < start + cost; low++)
-        start = fmax(start, w->runs[low].end);
-    *at = low;
-    return start;
+    if (isinf(weft__tg_cost(s->g, t, d)) || (s->fixed && s->fixed[t] != d)) return 0;
+    if (s->critical && s->critical[t] && d != s->critical_device) return 0;
+    return !s->m->memory[d] || s->g->memory[t] <= s->m->memory[d] - s->used[d];
 }
 
-static int insert_run(worker *w, uint32_t at, double start, double end)
-{
-    if (w->n == w->room) {
-        const uint32_t room = w->room ? 2 * w->room : 8;
-        run *runs = realloc(w->runs, room * sizeof *runs);
-        if (!runs) return weft__fail(WEFT_ENOMEM, "schedule: %u runs of a worker", room);
-        w->runs = runs;
-        w->room = room;
-    }
-    memmove(w->runs + at + 1, w->runs + at, (w->n - at) * sizeof *w->runs);
-    w->runs[at] = (run){start, end};
-    w->n++;
-    return 0;
-}
-
-static int place_task(sched *s, uint32_t t, weft__listsched_kind kind)
+static int place_task(sched *s, uint32_t t)
 {
     weft__schedule_row *row = &s->out->row[t];
     double best = INFINITY;
-    uint32_t best_at = 0;
+    uint32_t best_gap = WEFT__GAP_NONE;
+    find_ready(s, t);
     for (uint32_t d = 0; d < s->m->n_device; d++) {
-        const double cost = weft__tg_cost(s->g, t, d),
-                     beyond = kind == WEFT__PEFT ? s->oct[(uint64_t)t * s->m->n_device + d] : 0;
-        if (isinf(cost) || (s->critical && s->critical[t] && d != s->critical_device)) continue;
-        if (s->m->memory[d] && s->g->memory[t] > s->m->memory[d] - s->used[d]) continue;
-        const double ready = ready_at(s, t, d);
-        for (uint32_t w = s->first_worker[d]; w < s->first_worker[d + 1]; w++) {
-            uint32_t at;
-            const double start = find_gap(&s->workers[w], ready, cost, &at);
-            if (start + cost + beyond >= best) continue;
-            best = start + cost + beyond;
-            best_at = at;
-            *row = (weft__schedule_row){start, start + cost, d, w - s->first_worker[d]};
-            if (start == ready) break; /* no other worker of this device is sooner */
-        }
+        const double cost = weft__tg_cost(s->g, t, d), beyond = s->oct ? s->oct[(uint64_t)t * s->m->n_device + d] : 0;
+        if (s->ready[d] + cost + beyond >= best || !may_run(s, t, d)) continue;
+        double start;
+        const uint32_t gap = weft__gaps_find(&s->gaps, d, s->ready[d], cost, &start);
+        if (start + cost + beyond >= best) continue;
+        best = start + cost + beyond;
+        best_gap = gap;
+        *row = (weft__schedule_row){start, start + cost, d, s->gaps.node[gap].worker};
     }
     if (isinf(best))
         return weft__fail(WEFT_EMACHINE, "task %s: no device that can run it has %llu bytes left",
                           weft__tg_name(s->g, t), (unsigned long long)s->g->memory[t]);
     s->used[row->device] += s->g->memory[t];
     if (row->end > s->out->makespan) s->out->makespan = row->end;
-    return insert_run(&s->workers[s->first_worker[row->device] + row->worker], best_at, row->start, row->end);
+    return weft__gaps_take(&s->gaps, row->device, best_gap, row->start, row->end);
 }
 
-static int place_all(sched *s, weft__listsched_kind kind)
+static int place_all(sched *s)
 {
     const weft__taskgraph *g = s->g;
     int status = 0;
@@ -257,7 +238,7 @@ static int place_all(sched *s, weft__listsched_kind kind)
         if (!(s->waits[t] = g->in0[t + 1] - g->in0[t])) heap_push(s, t);
     while (s->n_heap && !status) {
         const uint32_t t = heap_pop(s);
-        status = place_task(s, t, kind);
+        status = place_task(s, t);
         for (uint32_t e = g->out0[t]; e < g->out0[t + 1]; e++)
             if (--s->waits[g->edges[e].to] == 0) heap_push(s, g->edges[e].to);
     }
@@ -265,10 +246,11 @@ static int place_all(sched *s, weft__listsched_kind kind)
 }
 
 /* What crosses: rows of one producer that name one file count once for each device. */
-static int count_cut(sched *s)
+int weft__schedule_cut(const weft__taskgraph *g, weft__schedule *s)
 {
-    const weft__taskgraph *g = s->g;
     uint32_t n_file = 0;
+    s->cut_files = 0;
+    s->cut_bytes = 0;
     for (uint32_t e = 0; e < g->n_edge; e++)
         if (g->edges[e].file != WEFT__TG_NONE && g->edges[e].file >= n_file) n_file = g->edges[e].file + 1;
     uint64_t *sent = calloc(n_file + 1ull, sizeof *sent); /* [file]: devices that have it from `owner` */
@@ -276,16 +258,16 @@ static int count_cut(sched *s)
     if (sent && owner)
         for (uint32_t e = 0; e < g->n_edge; e++) {
             const weft__tg_edge_row *r = &g->edges[e];
-            const uint32_t to = s->out->row[r->to].device;
-            if (s->out->row[r->from].device == to) continue;
+            const uint32_t to = s->row[r->to].device;
+            if (s->row[r->from].device == to) continue;
             if (r->file != WEFT__TG_NONE) {
                 if (owner[r->file] != r->from + 1) sent[r->file] = 0;
                 owner[r->file] = r->from + 1;
                 if (sent[r->file] >> to & 1) continue;
                 sent[r->file] |= 1ull << to;
             }
-            s->out->cut_files++;
-            s->out->cut_bytes += r->bytes;
+            s->cut_files++;
+            s->cut_bytes += r->bytes;
         }
     int status = sent && owner ? 0 : weft__fail(WEFT_ENOMEM, "schedule: %u files", n_file);
     free(sent);
@@ -293,7 +275,7 @@ static int count_cut(sched *s)
     return status;
 }
 
-static int check_machine(const weft__taskgraph *g, const weft__machine *m)
+int weft__machine_check(const weft__taskgraph *g, const weft__machine *m)
 {
     if (m->n_device < 1 || m->n_device > WEFT__SCHED_MAX_DEVICES)
         return weft__fail(WEFT_EUSAGE, "%u devices, 1 to %u expected", m->n_device, WEFT__SCHED_MAX_DEVICES);
@@ -308,39 +290,48 @@ static int check_machine(const weft__taskgraph *g, const weft__machine *m)
 static int prepare(sched *s)
 {
     const uint32_t n = s->g->n_task;
-    for (uint32_t d = 0; d < s->m->n_device; d++)
-        s->first_worker[d + 1] = s->first_worker[d] + s->m->workers[d];
     s->out->row = calloc(n, sizeof *s->out->row);
     s->rank = calloc(n, sizeof *s->rank);
     s->waits = malloc(n * sizeof *s->waits);
     s->heap = malloc(n * sizeof *s->heap);
-    s->workers = calloc(s->first_worker[s->m->n_device], sizeof *s->workers);
-    if (s->out->row && s->rank && s->waits && s->heap && s->workers) return 0;
-    return weft__fail(WEFT_ENOMEM, "schedule: %u tasks", n);
+    if (!s->out->row || !s->rank || !s->waits || !s->heap) return weft__fail(WEFT_ENOMEM, "schedule: %u tasks", n);
+    return weft__gaps_init(&s->gaps, s->m->n_device, s->m->workers);
+}
+
+static int run(sched *s, weft__listsched_kind kind)
+{
+    *s->out = (weft__schedule){0};
+    int status = weft__machine_check(s->g, s->m);
+    if (status) return status;
+    status = prepare(s);
+    if (kind != WEFT__LIST) mean_links(s);
+    if (!status && s->fixed)
+        rank_fixed(s);
+    else if (!status && kind != WEFT__PEFT)
+        rank_upward(s);
+    if (!status && kind == WEFT__CPOP) status = rank_both(s);
+    if (!status && kind == WEFT__PEFT) status = rank_optimistic(s);
+    if (!status) status = place_all(s);
+    if (!status) status = weft__schedule_cut(s->g, s->out);
+    weft__gaps_free(&s->gaps);
+    free(s->rank);
+    free(s->oct);
+    free(s->critical);
+    free(s->waits);
+    free(s->heap);
+    return status;
 }
 
 int weft__listsched(const weft__taskgraph *g, const weft__machine *m, weft__listsched_kind kind, weft__schedule *out)
 {
     sched s = {.g = g, .m = m, .out = out};
-    *out = (weft__schedule){0};
-    int status = check_machine(g, m);
-    if (status) return status;
-    status = prepare(&s);
-    mean_links(&s);
-    if (!status && kind != WEFT__PEFT) rank_upward(&s);
-    if (!status && kind == WEFT__CPOP) status = rank_both(&s);
-    if (!status && kind == WEFT__PEFT) status = rank_optimistic(&s);
-    if (!status) status = place_all(&s, kind);
-    if (!status) status = count_cut(&s);
-    for (uint32_t w = 0; s.workers && w < s.first_worker[m->n_device]; w++)
-        free(s.workers[w].runs);
-    free(s.workers);
-    free(s.rank);
-    free(s.oct);
-    free(s.critical);
-    free(s.waits);
-    free(s.heap);
-    return status;
+    return run(&s, kind);
+}
+
+int weft__listsched_fixed(const weft__taskgraph *g, const weft__machine *m, const uint32_t *device, weft__schedule *out)
+{
+    sched s = {.g = g, .m = m, .out = out, .fixed = device};
+    return run(&s, WEFT__HEFT);
 }
 
 void weft__schedule_free(weft__schedule *s)
@@ -385,7 +376,7 @@ static int check_overlap(const weft__taskgraph *g, const weft__schedule *s)
 int weft__schedule_check(const weft__taskgraph *g, const weft__machine *m, const weft__schedule *s)
 {
     uint64_t used[WEFT__SCHED_MAX_DEVICES] = {0};
-    int status = check_machine(g, m);
+    int status = weft__machine_check(g, m);
     if (status) return status;
     for (uint32_t t = 0; t < g->n_task; t++) {
         const weft__schedule_row *r = &s->row[t];

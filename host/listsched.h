@@ -1,7 +1,8 @@
 /* listsched.h: list schedulers over a task graph: HEFT, CPOP, PEFT, with insertion into the gaps of workers.
  *
  * The model is the textbooks': links without contention, bytes that go nowhere on their own device, tasks that run alone on
- * a worker. All workers of a device are alike. Deterministic: ties go to the lower task, device, worker.
+ * a worker. All workers of a device are alike. Deterministic: ties go to the lower task and device, on a device to the worker
+ * that idles shortest. Takes log n a task, device and edge.
  *
  *   HEFT, CPOP: Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002. PEFT: Arabnejad, Barbosa, IEEE TPDS 25(3), 2014.          */
 #ifndef WEFT_HOST_LISTSCHED_H
@@ -26,7 +27,8 @@ typedef struct weft__machine { /* what tasks are placed on */
 typedef enum weft__listsched_kind {
     WEFT__HEFT,
     WEFT__CPOP,
-    WEFT__PEFT
+    WEFT__PEFT,
+    WEFT__LIST /* the critical path of costs alone: HLFET (Adam, Chandy, Dickson, CACM 17(12), 1974), with insertion */
 } weft__listsched_kind;
 
 typedef struct weft__schedule_row {
@@ -43,7 +45,16 @@ typedef struct weft__schedule {
 
 /* WEFT_EUSAGE: a machine without workers, or with another number of devices than the graph has costs for.
  * WEFT_EMACHINE: a task (named) fits into no device's memory. `out` is freed by the caller, also after failure.       */
+int weft__machine_check(const weft__taskgraph *g, const weft__machine *m); /* the first of these errors */
 int weft__listsched(const weft__taskgraph *g, const weft__machine *m, weft__listsched_kind kind, weft__schedule *out);
+
+/* The same where each task's device is given: tasks in the order of the longest way to the end, costs and links as placed. A
+ * task that its device can't run, or can't hold: WEFT_EMACHINE.                                                        */
+int weft__listsched_fixed(const weft__taskgraph *g, const weft__machine *m, const uint32_t *device,
+                          weft__schedule *out);
+
+/* Sets cut_files and cut_bytes from the rows' devices. */
+int weft__schedule_cut(const weft__taskgraph *g, weft__schedule *s);
 void weft__schedule_free(weft__schedule *s);
 
 /* WEFT_EWRONG, with the task, where rows break the graph, the machine or the workers: two at once, too early, ... */

@@ -58,6 +58,25 @@ static inline const char *weft__tg_name(const weft__taskgraph *g, uint32_t task)
 int weft__tg_read_stg(const char *path, weft__taskgraph *g);      /* Standard Task Graph; a unit of time is 1 us */
 int weft__tg_read_wfformat(const char *path, weft__taskgraph *g); /* WfCommons WfFormat JSON 1.5 */
 
+int weft__tg_read_json(const char *path, weft__taskgraph *g); /* weft's own (docs/placement.md); exact */
+int weft__tg_read_dot(const char *path, weft__taskgraph *g);  /* Graphviz DOT with costs and bytes */
+
+/* By what it says it is: gen:... (graphgen.h), a name in .dot or .gv, in .json (what is inside decides), else STG. */
+int weft__tg_read(const char *text, weft__taskgraph *g);
+
+/* Writers, of a finished graph. WEFT_EIO. Where `device` (one a task) is not NULL, DOT colours tasks by it. */
+int weft__tg_write_json(const weft__taskgraph *g, const char *path);
+int weft__tg_write_dot(const weft__taskgraph *g, const uint32_t *device, const char *path);
+
+/* taskgraph_ops.c, of finished graphs; zeros are counted anew. WEFT_EUSAGE: numbers that make none.
+ * Costs times `time`, bytes times `bytes`. Zeros: refused (WEFT_EFILE, the first of them), or set to the median of the others,
+ * how many in *costs and *bytes. Ratio: bytes for edges that carry none, seeded, so that on average moving what an edge carries
+ * takes `ratio` times as long as a task.                                                                              */
+int weft__tg_scale(weft__taskgraph *g, double time, double bytes);
+int weft__tg_reject_zeros(const weft__taskgraph *g, const char *where);
+int weft__tg_impute_zeros(weft__taskgraph *g, uint32_t *costs, uint32_t *bytes);
+int weft__tg_ccr(weft__taskgraph *g, double ratio, double ns_per_byte, uint64_t seed);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,52 +6,22 @@
 #include "taskgraph.h"
 
 #include "error.h"
+#include "taskgraph_names.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct names { /* open addressing; a slot holds a number + 1 */
-    const char **text;
-    uint32_t *slot;
-    uint32_t mask, n;
-} names;
-
 typedef struct wf {
     const char *path;
     weft__taskgraph *g;
     json_t *tasks; /* specification.tasks */
-    names task, file;
+    weft__tg_names task, file;
     double *bytes, *runtime; /* [file], [task]; negative: not given */
     uint64_t *memory;
     uint32_t *parent_mark, *file_mark; /* [task], [file]: reader + 1 */
 } wf;
-
-static int names_init(names *n, uint64_t room)
-{
-    uint64_t slots = 16;
-    while (slots < 2 * room)
-        slots *= 2;
-    n->text = calloc(room + 1, sizeof *n->text);
-    n->slot = calloc(slots, sizeof *n->slot);
-    n->mask = (uint32_t)(slots - 1);
-    return n->text && n->slot ? 0 : weft__fail(WEFT_ENOMEM, "%llu names", (unsigned long long)room);
-}
-
-/* The number of a text, or WEFT__TG_NONE; with `add` a new number (text must outlive the table). */
-static uint32_t names_find(names *n, const char *text, int add)
-{
-    uint32_t h = 2166136261u;
-    for (const char *c = text; *c; c++)
-        h = (h ^ (unsigned char)*c) * 16777619u;
-    for (h &= n->mask; n->slot[h]; h = (h + 1) & n->mask)
-        if (strcmp(n->text[n->slot[h] - 1], text) == 0) return n->slot[h] - 1;
-    if (!add) return WEFT__TG_NONE;
-    n->text[n->n] = text;
-    n->slot[h] = n->n + 1;
-    return n->n++;
-}
 
 static const char *task_id(const json_t *task) { return json_string_value(json_object_get(task, "id")); }
 
@@ -59,7 +29,7 @@ static int read_files(wf *w, const json_t *files)
 {
     size_t i;
     json_t *f;
-    int status = names_init(&w->file, json_array_size(files));
+    int status = weft__tg_names_init(&w->file, json_array_size(files));
     w->bytes = calloc(json_array_size(files) + 1, sizeof *w->bytes);
     w->file_mark = calloc(json_array_size(files) + 1, sizeof *w->file_mark);
     if (!status && (!w->bytes || !w->file_mark)) status = weft__fail(WEFT_ENOMEM, "%s: files", w->path);
@@ -69,11 +39,11 @@ static int read_files(wf *w, const json_t *files)
         const char *id = task_id(f);
         const json_t *size = json_object_get(f, "sizeInBytes");
         if (!id) return weft__fail(WEFT_EFILE, "%s: specification.files[%zu]: no id", w->path, i);
-        if (names_find(&w->file, id, 0) != WEFT__TG_NONE)
+        if (weft__tg_names_find(&w->file, id, 0) != WEFT__TG_NONE)
             return weft__fail(WEFT_EFILE, "%s: specification.files[%zu]: file %s is there twice", w->path, i, id);
         if (!json_is_number(size) || json_number_value(size) < 0)
             return weft__fail(WEFT_EFILE, "%s: file %s: sizeInBytes is not a number of 0 or more", w->path, id);
-        w->bytes[names_find(&w->file, id, 1)] = json_number_value(size);
+        w->bytes[weft__tg_names_find(&w->file, id, 1)] = json_number_value(size);
     }
     return 0;
 }
@@ -83,7 +53,7 @@ static int read_ids(wf *w)
     size_t i;
     json_t *t;
     const size_t n = json_array_size(w->tasks);
-    int status = names_init(&w->task, n);
+    int status = weft__tg_names_init(&w->task, n);
     w->runtime = malloc((n + 1) * sizeof *w->runtime);
     w->memory = calloc(n + 1, sizeof *w->memory);
     w->parent_mark = calloc(n + 1, sizeof *w->parent_mark);
@@ -93,10 +63,10 @@ static int read_ids(wf *w)
     json_array_foreach(w->tasks, i, t)
     {
         if (!task_id(t)) return weft__fail(WEFT_EFILE, "%s: specification.tasks[%zu]: no id", w->path, i);
-        if (names_find(&w->task, task_id(t), 0) != WEFT__TG_NONE)
+        if (weft__tg_names_find(&w->task, task_id(t), 0) != WEFT__TG_NONE)
             return weft__fail(WEFT_EFILE, "%s: specification.tasks[%zu]: task %s is there twice", w->path, i,
                               task_id(t));
-        w->runtime[names_find(&w->task, task_id(t), 1)] = -1;
+        w->runtime[weft__tg_names_find(&w->task, task_id(t), 1)] = -1;
     }
     return 0;
 }
@@ -108,7 +78,7 @@ static int read_runtimes(wf *w, const json_t *executed)
     json_array_foreach(executed, i, t)
     {
         const char *id = task_id(t);
-        const uint32_t n = id ? names_find(&w->task, id, 0) : WEFT__TG_NONE;
+        const uint32_t n = id ? weft__tg_names_find(&w->task, id, 0) : WEFT__TG_NONE;
         const json_t *run = json_object_get(t, "runtimeInSeconds"), *memory = json_object_get(t, "memoryInBytes");
         if (n == WEFT__TG_NONE)
             return weft__fail(WEFT_EFILE, "%s: execution.tasks[%zu]: unknown id %s", w->path, i, id ? id : "(none)");
@@ -135,7 +105,7 @@ static int add_edge(wf *w, uint32_t from, uint32_t to)
     const json_t *written = json_object_get(json_array_get(w->tasks, from), "outputFiles");
     json_array_foreach(written, i, f)
     {
-        const uint32_t n = json_is_string(f) ? names_find(&w->file, json_string_value(f), 0) : WEFT__TG_NONE;
+        const uint32_t n = json_is_string(f) ? weft__tg_names_find(&w->file, json_string_value(f), 0) : WEFT__TG_NONE;
         if (n == WEFT__TG_NONE)
             return weft__fail(WEFT_EFILE, "%s: task %s: outputFiles[%zu] is not in specification.files", w->path,
                               w->task.text[from], i);
@@ -148,7 +118,8 @@ static int add_edge(wf *w, uint32_t from, uint32_t to)
 
 static int find_task(const wf *w, const json_t *name, const char *field, uint32_t of, uint32_t *out)
 {
-    *out = json_is_string(name) ? names_find((names *)&w->task, json_string_value(name), 0) : WEFT__TG_NONE;
+    *out = json_is_string(name) ? weft__tg_names_find((weft__tg_names *)&w->task, json_string_value(name), 0)
+                                : WEFT__TG_NONE;
     if (*out != WEFT__TG_NONE) return 0;
     return weft__fail(WEFT_EFILE, "%s: task %s: %s: unknown id %s", w->path, w->task.text[of], field,
                       json_is_string(name) ? json_string_value(name) : "(not a string)");
@@ -163,7 +134,7 @@ static int add_parents(wf *w, uint32_t t, const json_t *extra)
     const json_t *task = json_array_get(w->tasks, t), *lists[2] = {json_object_get(task, "parents"), extra};
     json_array_foreach(json_object_get(task, "inputFiles"), i, v)
     {
-        const uint32_t n = json_is_string(v) ? names_find(&w->file, json_string_value(v), 0) : WEFT__TG_NONE;
+        const uint32_t n = json_is_string(v) ? weft__tg_names_find(&w->file, json_string_value(v), 0) : WEFT__TG_NONE;
         if (n == WEFT__TG_NONE)
             return weft__fail(WEFT_EFILE, "%s: task %s: inputFiles[%zu] is not in specification.files", w->path,
                               w->task.text[t], i);
@@ -234,10 +205,8 @@ int weft__tg_read_wfformat(const char *path, weft__taskgraph *g)
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!root) return weft__fail(WEFT_EFILE, "%s:%d:%d: %s", path, error.line, error.column, error.text);
     int status = read_root(&w, root);
-    free(w.task.text);
-    free(w.task.slot);
-    free(w.file.text);
-    free(w.file.slot);
+    weft__tg_names_free(&w.task);
+    weft__tg_names_free(&w.file);
     free(w.bytes);
     free(w.runtime);
     free(w.memory);

@@ -13,6 +13,7 @@ static const struct {
     {"generate", weft__cli_generate, "a model goes on from a prompt"},
     {"run", weft__cli_run, "plan, execute, verify, time"},
     {"plan", weft__cli_plan, "make, check or print an image"},
+    {"place", weft__cli_place, "task graphs placed on devices by policies, compared"},
     {"trace", weft__cli_trace, "a few steps as a timeline for Perfetto, and a summary"},
     {"bench", weft__cli_bench, "planning, GEMMs, queues: measurements that need no GPU"},
     {"topo", weft__cli_topo, "what this machine offers"},

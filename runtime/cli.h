@@ -43,10 +43,12 @@ int weft__cli_run(int argc, char **argv);
 int weft__cli_generate(int argc, char **argv);
 int weft__cli_trace(int argc, char **argv);
 int weft__cli_bench(int argc, char **argv);
+int weft__cli_bench_place(int argc, char **argv);
 int weft__cli_bench_plan(int argc, char **argv);
 int weft__cli_bench_ceiling(int argc, char **argv);
 int weft__cli_bench_gemm(int argc, char **argv);
 int weft__cli_bench_queue(int argc, char **argv);
+int weft__cli_place(int argc, char **argv);
 int weft__cli_tour(int argc, char **argv);
 
 #endif

@@ -11,6 +11,7 @@ static const struct {
     const char *text;
 } benches[] = {
     {"plan", weft__cli_bench_plan, "time and memory of planning, 10^4 to 10^6 tasks"},
+    {"place", weft__cli_bench_place, "time of placement policies, 10^4 to 10^6 tasks"},
     {"gemm", weft__cli_bench_gemm, "a chain of GEMMs at M = 1 against a plain sum over as many bytes"},
     {"ceiling", weft__cli_bench_ceiling, "how fast a device's memory can be read at all"},
     {"queue", weft__cli_bench_queue, "queue policies compared on graphs of tasks: makespan, dispatch, waits, steals"},

@@ -94,6 +94,15 @@ TEST_F(Install, PkgConfig)
     EXPECT_EQ(out.exit, 0) << out.text;
 }
 
+TEST_F(Install, APlacementPolicyOfOnesOwn)
+{
+    Output out = run_command("cc -Wall -Wextra -Werror -shared -fPIC -I " + (*folder / "include") +
+                             " " WEFT_SOURCE_DIR "/tests/consumer/placer/stripes.c -o " + (*folder / "stripes.so") +
+                             " && " + (*folder / "bin/weft") + " place gen:fft --devices 2x2 --policy " +
+                             (*folder / "stripes.so"));
+    EXPECT_EQ(out.exit, 0) << out.text;
+}
+
 TEST_F(Install, OnlyPublicNamesLeaveTheSharedLibrary)
 {
     Output out = run_command("nm -D --defined-only $(find " + folder->path +
@@ -106,7 +115,7 @@ TEST_F(Install, OnlyPublicNamesLeaveTheSharedLibrary)
 
 TEST_F(Install, EveryVerbHasAManPageWithItsOptions)
 {
-    for (const char *verb : {"run", "plan", "tour", "topo", "bench-plan"}) {
+    for (const char *verb : {"run", "plan", "tour", "topo", "place", "bench-plan", "bench-place"}) {
         std::string page = read_file(*folder / ("share/man/man1/weft-" + std::string(verb) + ".1"));
         EXPECT_NE(page.find(".SH OPTIONS"), std::string::npos) << verb;
         EXPECT_NE(page.find("\\-\\-json"), std::string::npos) << verb;
