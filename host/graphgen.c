@@ -84,10 +84,7 @@ static void use_tile(maker *m, uint32_t i, uint32_t j)
     if (last) add_edge(m, last - 1);
 }
 
-static void write_tile(maker *m, uint32_t i, uint32_t j)
-{
-    m->grid[(uint64_t)i * (uint32_t)m->n + j] = m->g->n_task;
-}
+static void write_tile(maker *m, uint32_t i, uint32_t j) { m->grid[(uint64_t)i * (uint32_t)m->n + j] = m->g->n_task; }
 
 /* Right-looking, by tiles: k eliminates, everything to the right and below is updated. */
 static void make_cholesky(maker *m)
@@ -175,9 +172,12 @@ static const struct {
     void (*make)(maker *m);
     double n, width, depth, degree;
 } families[] = {
-    {"layered", make_layered, 1000, 32, 0, 3},   {"forkjoin", make_forkjoin, 0, 32, 10, 0},
-    {"stencil", make_stencil, 0, 32, 32, 0},     {"cholesky", make_cholesky, 8, 0, 0, 0},
-    {"lu", make_lu, 8, 0, 0, 0},                 {"fft", make_fft, 64, 0, 0, 0},
+    {"layered", make_layered, 1000, 32, 0, 3},
+    {"forkjoin", make_forkjoin, 0, 32, 10, 0},
+    {"stencil", make_stencil, 0, 32, 32, 0},
+    {"cholesky", make_cholesky, 8, 0, 0, 0},
+    {"lu", make_lu, 8, 0, 0, 0},
+    {"fft", make_fft, 64, 0, 0, 0},
     {"mapreduce", make_mapreduce, 0, 32, 1, 8},
 };
 

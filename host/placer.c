@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW(name, about, keys, fn) {WEFT_PLACER_ABI, WEFT_PLACER_BYTES, name, about, keys, fn}
+#define ROW(name, about, keys, fn)                                                                                     \
+    {                                                                                                                  \
+        WEFT_PLACER_ABI, WEFT_PLACER_BYTES, name, about, keys, fn                                                      \
+    }
 static const weft_placer policies[] = {
     ROW("single", "all on the device that runs all soonest", "", weft__place_single),
     ROW("round-robin", "task after task, device after device", "", weft__place_round_robin),
@@ -72,10 +75,11 @@ int weft__policy_open(const char *spec, weft__policy *out)
     for (uint32_t i = 0; i < N_POLICY && !out->placer; i++)
         if (strcmp(policies[i].name, out->text) == 0) out->placer = &policies[i];
     if (out->placer) return check_keys(out);
-    return weft__fail(WEFT_EUSAGE,
-                      "policy '%s': expected single, round-robin, blocks, list, heft, peft, cpop, ldg, sa, scotch, milp or "
-                      "the path of a shared object (with a /)",
-                      out->text);
+    return weft__fail(
+        WEFT_EUSAGE,
+        "policy '%s': expected single, round-robin, blocks, list, heft, peft, cpop, ldg, sa, scotch, milp or "
+        "the path of a shared object (with a /)",
+        out->text);
 }
 
 void weft__policy_close(weft__policy *p)
@@ -171,7 +175,8 @@ int weft__placing_schedule(const weft_placing *p, weft__schedule *out)
 int weft__placement_score_of(const weft__taskgraph *g, const weft__machine *m, const weft__schedule *s,
                              weft__placement_score *out)
 {
-    double *longest = calloc(g->n_task, sizeof *longest), all[WEFT__SCHED_MAX_DEVICES] = {0}, sum = 0, soonest = INFINITY;
+    double *longest = calloc(g->n_task, sizeof *longest), all[WEFT__SCHED_MAX_DEVICES] = {0}, sum = 0,
+           soonest = INFINITY;
     double busy[WEFT__SCHED_MAX_DEVICES] = {0}, busiest = 0, mean = 0;
     uint64_t workers = 0;
     *out = (weft__placement_score){0};

@@ -47,8 +47,8 @@ typedef struct weft_placer {
 
 /* In a shared object, once: WEFT_PLACER("mine", "what it does", my_place) */
 #define WEFT_PLACER(name, about, function)                                                                             \
-    __attribute__((visibility("default"))) const weft_placer weft_placer_module = {                                    \
-        WEFT_PLACER_ABI, WEFT_PLACER_BYTES, name, about, NULL, function}
+    __attribute__((visibility("default")))                                                                             \
+    const weft_placer weft_placer_module = {WEFT_PLACER_ABI, WEFT_PLACER_BYTES, name, about, NULL, function}
 
 /* ------------------------------------------------------------------------------------------ what follows is weft's side */
 

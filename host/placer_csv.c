@@ -94,8 +94,7 @@ static int read_head(csv *c)
         }
     if (!status && (c->column[TASK] < 0 || c->column[DEVICE] < 0))
         return bad(c, "expected a first line that names the columns: task,device[,worker,start]");
-    if (!status && (c->column[WORKER] < 0) != (c->column[START] < 0))
-        return bad(c, "worker and start go together");
+    if (!status && (c->column[WORKER] < 0) != (c->column[START] < 0)) return bad(c, "worker and start go together");
     return status;
 }
 
@@ -140,8 +139,7 @@ static int read_rows(csv *c)
         if (!status) status = read_row(c);
     }
     for (uint32_t t = 0; t < c->g->n_task && !status; t++)
-        if (!c->seen[t])
-            status = weft__fail(WEFT_EFILE, "%s: task %s is not placed", c->path, weft__tg_name(c->g, t));
+        if (!c->seen[t]) status = weft__fail(WEFT_EFILE, "%s: task %s is not placed", c->path, weft__tg_name(c->g, t));
     return status;
 }
 

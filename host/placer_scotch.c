@@ -91,8 +91,8 @@ static int map_arcs(weft_placing *p, arcs *a, double imbalance)
     SCOTCH_randomReset();
     if (SCOTCH_graphInit(&graph) || SCOTCH_archInit(&arch) || SCOTCH_stratInit(&strat))
         return weft__fail(WEFT_ENOMEM, "policy scotch");
-    int bad =
-        SCOTCH_graphBuild(&graph, 0, (SCOTCH_Num)p->graph->n_task, a->first, NULL, a->size, NULL, a->n, a->to, a->weight);
+    int bad = SCOTCH_graphBuild(&graph, 0, (SCOTCH_Num)p->graph->n_task, a->first, NULL, a->size, NULL, a->n, a->to,
+                                a->weight);
     bad = bad || SCOTCH_archCmpltw(&arch, (SCOTCH_Num)p->machine->n_device, a->workers);
     bad = bad || SCOTCH_stratGraphMapBuild(&strat, SCOTCH_STRATQUALITY, (SCOTCH_Num)p->machine->n_device, imbalance);
     bad = bad || SCOTCH_graphMap(&graph, &arch, &strat, a->part);

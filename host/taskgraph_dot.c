@@ -335,8 +335,7 @@ static int put_tasks(dot *d)
     size_t longest = 0;
     for (uint32_t i = 0; i < d->names.n; i++) {
         const point *p = &d->points[i];
-        if (!p->v.cost)
-            return weft__fail(WEFT_EFILE, "%s:%u: task %s has no cost", d->path, p->line, d->names.text[i]);
+        if (!p->v.cost) return weft__fail(WEFT_EFILE, "%s:%u: task %s has no cost", d->path, p->line, d->names.text[i]);
         const uint32_t n = count_columns(p->v.cost);
         if (n > 64) return weft__fail(WEFT_EFILE, "%s:%u: %u costs of a task", d->path, p->line, n);
         if (n > d->g->n_column) d->g->n_column = n;

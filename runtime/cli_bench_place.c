@@ -115,14 +115,20 @@ int weft__cli_bench_place(int argc, char **argv)
     weft__option table[24] = {
         {"--devices", "NxW", "devices and workers (default 8x132)", WEFT_OPT_TEXT, &b.options.devices, 0, 0},
         {"--policy", "P[,P..]", "default heft,ldg", WEFT_OPT_TEXT, &b.policy, 0, 0},
-        {"--graph", "GEN", "a family that has n (default gen:layered,width=2000,degree=3)", WEFT_OPT_TEXT, &b.family, 0, 0},
+        {"--graph", "GEN", "a family that has n (default gen:layered,width=2000,degree=3)", WEFT_OPT_TEXT, &b.family, 0,
+         0},
         {"--repeats", "N", "of each (default 3)", WEFT_OPT_U32, &b.repeats, 1, 1000},
         {"--tasks", "N", "sizes go from 10000 up to this by tens (default 1000000)", WEFT_OPT_U32, &b.most, 10000, 1e7},
         {"--seed", "N", "of the graph's bytes and of policies (default 1)", WEFT_OPT_U64, &b.options.seed, 0, 0},
     };
     weft__option *row = weft__place_rows(&b.options, table + 6);
-    *row++ = (weft__option){"--check", NULL, "exit code 1 over 6 s (heft), 1.5 s (ldg) a million tasks, or not flat",
-                            WEFT_OPT_FLAG, &b.check, 0, 0};
+    *row++ = (weft__option){"--check",
+                            NULL,
+                            "exit code 1 over 6 s (heft), 1.5 s (ldg) a million tasks, or not flat",
+                            WEFT_OPT_FLAG,
+                            &b.check,
+                            0,
+                            0};
     *row++ = (weft__option){"--json", NULL, "one JSON object a size and policy", WEFT_OPT_FLAG, &b.json, 0, 0};
     int status = weft__options(argc, argv, table, "weft bench place [options]",
                                "Times placement policies on one core, 10^4 to 10^6 tasks.", NULL, NULL);
@@ -130,7 +136,8 @@ int weft__cli_bench_place(int argc, char **argv)
     const char *specs[MOST_POLICIES] = {0};
     uint32_t n = 0;
     char *list = strdup(b.policy);
-    if (!status) status = list ? weft__queue_split(list, specs, MOST_POLICIES, &n) : weft__fail(WEFT_ENOMEM, "policies");
+    if (!status)
+        status = list ? weft__queue_split(list, specs, MOST_POLICIES, &n) : weft__fail(WEFT_ENOMEM, "policies");
     if (!status && !b.json)
         printf("%s on %s: processor seconds, median of %u\n\n    tasks     edges  policy          median s     min s   "
                "ns/task  schedule s    makespan us\n",

@@ -26,8 +26,7 @@ static void print_head(const place_run *r, const weft__place_input *in)
            in->g.zero_costs, in->g.n_edge, in->g.zero_bytes);
     if (in->imputed_costs || in->imputed_bytes)
         printf("imputed  %u costs, %u sizes\n", in->imputed_costs, in->imputed_bytes);
-    printf("machine  %u devices with %u workers each, %g GB/s and %g us between them, no contention\n\n",
-           in->m.n_device, in->m.workers[0], r->options.bandwidth, r->options.latency);
+    printf("machine  %s: %u devices, no contention\n\n", r->options.devices, in->m.n_device);
     printf("%-20s %14s %14s %8s %9s %10s %11s %8s %8s %9s\n", "policy", "makespan us", "bound us", "slr", "speed-up",
            "efficiency", "cut MB", "files", "balance", "policy s");
 }
@@ -127,7 +126,9 @@ int weft__cli_place(int argc, char **argv)
     const char *rest[2];
     int n_rest = 2;
     weft__option table[24] = {
-        {"--devices", "NxW", "devices and workers of each (default 1x8)", WEFT_OPT_TEXT, &r.options.devices, 0, 0},
+        {"--devices", "NxW",
+         "devices and workers of each (default 1x8), or a topology (\"gpu:8 sm:132 nvlink:450GB/s,1.8us\", FILE.json)",
+         WEFT_OPT_TEXT, &r.options.devices, 0, 0},
         {"--policy", "P[,P..]", "see below (default heft)", WEFT_OPT_TEXT, &r.policy, 0, 0},
         {"--place", "FILE", "score this placement instead: CSV with task,device[,worker,start]", WEFT_OPT_TEXT, &r.file,
          0, 0},
@@ -137,13 +138,20 @@ int weft__cli_place(int argc, char **argv)
         {"--seed", "N", "of --ccr and of policies that draw (default 1)", WEFT_OPT_U64, &r.options.seed, 0, 0},
     };
     weft__option *row = weft__place_rows(&r.options, table + 6);
+    *row++ = (weft__option){"--model",
+                            "M",
+                            "contention-free (default): links carry any number of transfers at once",
+                            WEFT_OPT_TEXT,
+                            &r.options.model,
+                            0,
+                            0};
     *row++ = (weft__option){"--json", NULL, "one JSON object a policy", WEFT_OPT_FLAG, &r.json, 0, 0};
-    int status =
-        weft__options(argc, argv, table, "weft place GRAPH [FILE] [options]",
-                      "Places a task graph on devices that need not be here, and says what that is worth. GRAPH is a file (.stg, "
-                      ".dot, WfFormat or weft's .json) or gen:FAMILY[,KEY=N..]: layered, forkjoin, stencil, cholesky, lu, "
-                      "fft, mapreduce.\nexample: weft place gen:cholesky,n=12 --devices 4x8 --policy heft,peft,ldg",
-                      rest, &n_rest);
+    int status = weft__options(
+        argc, argv, table, "weft place GRAPH [FILE] [options]",
+        "Places a task graph on devices that need not be here, and says what that is worth. GRAPH is a file (.stg, "
+        ".dot, WfFormat or weft's .json) or gen:FAMILY[,KEY=N..]: layered, forkjoin, stencil, cholesky, lu, "
+        "fft, mapreduce.\nexample: weft place gen:cholesky,n=12 --devices 4x8 --policy heft,peft,ldg",
+        rest, &n_rest);
     if (status == -1) {
         list_policies();
         return 0;

@@ -14,7 +14,7 @@ typedef struct weft__place_options {
     uint64_t seed;
 } weft__place_options;
 weft__place_options weft__place_defaults(void);
-/* Appends the rows that set *o (but not --devices and --seed) to a table with room; returns the next free row. */
+/* Appends the rows that set *o (but not --devices, --seed, --model) to a table with room; returns the next free row. */
 weft__option *weft__place_rows(weft__place_options *o, weft__option *row);
 
 typedef struct weft__place_input {

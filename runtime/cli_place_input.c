@@ -1,7 +1,9 @@
 /* cli_place_input.c: see cli_place.h. Enters: options. Leaves: a graph, a machine, placements of the one on the other. */
 #include "../host/error.h"
+#include "../host/topology.h"
 #include "../megakernel/clock.h"
 #include "cli_place.h"
+#include "weft.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,8 +24,8 @@ weft__place_options weft__place_defaults(void)
 weft__option *weft__place_rows(weft__place_options *o, weft__option *row)
 {
     const weft__option rows[] = {
-        {"--bandwidth", "GB/S", "of each link between two devices (default 450)", WEFT_OPT_F64, &o->bandwidth, 1e-9,
-         1e9},
+        {"--bandwidth", "GB/S", "of each link between two devices (default 450; topologies have their own)",
+         WEFT_OPT_F64, &o->bandwidth, 1e-9, 1e9},
         {"--latency", "US", "of each link, in microseconds (default 1.8)", WEFT_OPT_F64, &o->latency, 0, 1e9},
         {"--ccr", "X",
          "bytes for edges that carry none, seeded: moving them takes X times as long as a task, on average",
@@ -32,31 +34,60 @@ weft__option *weft__place_rows(weft__place_options *o, weft__option *row)
         {"--byte-scale", "X", "bytes of edges times X", WEFT_OPT_F64, &o->byte_scale, 1e-12, 1e12},
         {"--zero", "Z", "costs and bytes of 0: keep (default), reject, impute (the median of the others)",
          WEFT_OPT_TEXT, &o->zero, 0, 0},
-        {"--model", "M", "contention-free (default): links carry any number of transfers at once", WEFT_OPT_TEXT,
-         &o->model, 0, 0},
     };
     memcpy(row, rows, sizeof rows);
     return row + sizeof rows / sizeof rows[0];
 }
 
-/* NxW, or cpu:NxW as the other verbs spell it: alike devices, alike links. */
+static void join_devices(const weft__place_options *o, weft__machine *m)
+{
+    for (uint32_t a = 0; a < m->n_device; a++)
+        for (uint32_t b = 0; b < m->n_device; b++) {
+            m->latency_ns[a][b] = a == b ? 0 : o->latency * 1e3;
+            m->ns_per_byte[a][b] = a == b ? 0 : 1 / o->bandwidth;
+        }
+}
+
+/* What the runtime opens: its workers, and links as the options say. */
+static int describe_devices(const char *spec, weft__machine *m)
+{
+    weft_device_info devices[WEFT__SCHED_MAX_DEVICES];
+    uint32_t n = 0;
+    int status = weft_devices(spec, devices, WEFT__SCHED_MAX_DEVICES, &n);
+    if (!status && (!n || n > WEFT__SCHED_MAX_DEVICES))
+        status = weft__fail(WEFT_EUSAGE, "--devices %s: %u devices", spec, n);
+    m->n_device = status ? 0 : n;
+    for (uint32_t d = 0; d < m->n_device; d++)
+        m->workers[d] = devices[d].workers;
+    return status;
+}
+
+/* NxW: alike devices, alike links. Or a topology, which has its own. */
 static int describe_machine(const weft__place_options *o, weft__machine *m)
 {
     unsigned n, workers;
     char rest;
-    const char *spec = strncmp(o->devices, "cpu:", 4) == 0 ? o->devices + 4 : o->devices;
-    if (sscanf(spec, "%ux%u%c", &n, &workers, &rest) != 2 || n < 1 || n > WEFT__SCHED_MAX_DEVICES || workers < 1 ||
-        workers > 65535)
-        return weft__fail(WEFT_EUSAGE, "--devices %s: expected DEVICESxWORKERS, up to %u devices", o->devices,
-                          WEFT__SCHED_MAX_DEVICES);
-    *m = (weft__machine){.n_device = n};
-    for (uint32_t a = 0; a < n; a++) {
-        m->workers[a] = workers;
-        for (uint32_t b = 0; b < n; b++) {
-            m->latency_ns[a][b] = a == b ? 0 : o->latency * 1e3;
-            m->ns_per_byte[a][b] = a == b ? 0 : 1 / o->bandwidth;
-        }
+    *m = (weft__machine){0};
+    if (strncmp(o->devices, "cpu", 3) == 0 || strncmp(o->devices, "cuda", 4) == 0) {
+        int status = describe_devices(o->devices, m);
+        join_devices(o, m);
+        return status;
     }
+    if (o->devices[0] < '0' || o->devices[0] > '9') {
+        weft__topology *topology = NULL;
+        int status = weft__topo_open(o->devices, &topology);
+        if (!status) status = weft__topo_machine(topology, m);
+        weft__topo_free(topology);
+        return status;
+    }
+    if (sscanf(o->devices, "%ux%u%c", &n, &workers, &rest) != 2 || n < 1 || n > WEFT__SCHED_MAX_DEVICES ||
+        workers < 1 || workers > 65535)
+        return weft__fail(WEFT_EUSAGE, "--devices %s: expected DEVICESxWORKERS, up to %u devices, or a topology",
+                          o->devices, WEFT__SCHED_MAX_DEVICES);
+    m->n_device = n;
+    for (uint32_t d = 0; d < n; d++)
+        m->workers[d] = workers;
+    join_devices(o, m);
     return 0;
 }
 

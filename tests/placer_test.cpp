@@ -21,10 +21,7 @@ Output weft(const std::string &args) { return run_command(std::string(WEFT_BINAR
 struct Taskgraph {
     weft__taskgraph g;
     Taskgraph() { weft__tg_init(&g, 1); }
-    explicit Taskgraph(const std::string &text)
-    {
-        EXPECT_EQ(weft__tg_read(text.c_str(), &g), 0) << weft__error();
-    }
+    explicit Taskgraph(const std::string &text) { EXPECT_EQ(weft__tg_read(text.c_str(), &g), 0) << weft__error(); }
     Taskgraph(const Taskgraph &) = delete;
     ~Taskgraph() { weft__tg_free(&g); }
 };
@@ -68,7 +65,7 @@ struct Placed {
 
 bool built_without(const Placed &p) { return p.status == WEFT_EUNSUPPORTED; }
 
-const std::vector<std::string> plain = {"single", "round-robin", "blocks", "list",  "heft",
+const std::vector<std::string> plain = {"single", "round-robin", "blocks", "list",       "heft",
                                         "peft",   "cpop",        "ldg",    "sa:moves=50"};
 
 TEST(Placer, EveryPolicyHoldsOnEveryFamily)
@@ -275,12 +272,10 @@ TEST(Placer, GapsAreFoundWhereALookAtEveryWorkerFindsThem)
 
 TEST(Placer, SpecsAreChecked)
 {
-    const std::pair<const char *, const char *> bad[] = {{"best", "expected single"},
-                                                         {"heft:moves=3", "no option 'moves=3'"},
-                                                         {"sa:moves", "no option 'moves'"},
-                                                         {"ldg:slack=x", "slack: expected a number"},
-                                                         {"sa:start=sa", "start from itself"},
-                                                         {"./none.so", "none.so"}};
+    const std::pair<const char *, const char *> bad[] = {
+        {"best", "expected single"},          {"heft:moves=3", "no option 'moves=3'"},
+        {"sa:moves", "no option 'moves'"},    {"ldg:slack=x", "slack: expected a number"},
+        {"sa:start=sa", "start from itself"}, {"./none.so", "none.so"}};
     Taskgraph g("gen:fft,n=8");
     for (const auto &[spec, why] : bad) {
         Placed p(spec, g.g, machine(2, 1));
@@ -392,8 +387,8 @@ TEST(PlaceVerb, APolicyOfOnesOwn)
     Folder folder;
     std::filesystem::create_directory_symlink(WEFT_SOURCE_DIR "/host", folder / "weft"); // as installed: weft/placer.h
     const std::string so = folder / "stripes.so";
-    Output cc = run_command("cc -Wall -Wextra -Werror -shared -fPIC -I " + folder.path + " " WEFT_SOURCE_DIR
-                            "/tests/consumer/placer/stripes.c -o " + so);
+    Output cc = run_command("cc -Wall -Wextra -Werror -shared -fPIC -I " + folder.path +
+                            " " WEFT_SOURCE_DIR "/tests/consumer/placer/stripes.c -o " + so);
     ASSERT_EQ(cc.exit, 0) << cc.text;
     const std::string graph = "gen:stencil --devices 4x8 ";
     EXPECT_EQ(makespan_of(graph + "--policy " + so + ":stripe=1000000"), makespan_of(graph + "--policy single"));
