@@ -103,6 +103,18 @@ void weft__sim_result_free(weft__sim_result *r); /* legal on a zeroed struct */
 int weft__sim_run(const weft__sim_plan *plan, const weft__topology *topo, const weft__sim_options *options,
                   weft__sim_row *rows, weft__sim_result *out);
 
+/* ------------------------------------------------------------------------------------------------------- sim_bound.c */
+
+typedef struct weft__sim_bound { /* ns that no policy beats */
+    double path_ns;              /* bodies and ways along the longest chain of waits */
+    double work_ns;              /* all bodies over all workers, or over the host's cores where that is more */
+    double memory_ns;            /* bytes of the busiest memory over its bandwidth */
+    double bound_ns;             /* the largest of the three */
+} weft__sim_bound;
+
+/* WEFT_ENOMEM. The plan fits the topology (weft__sim_run has said so). */
+int weft__sim_bound_of(const weft__sim_plan *plan, const weft__topology *topo, weft__sim_bound *out);
+
 /* ------------------------------------------------------------------------------------------------------- sim_image.c */
 
 /* Variant v of an image. worker_of[d][task]: the worker of each task as the engine cuts lists (runtime/upload.c); NULL: dealt

@@ -12,6 +12,7 @@ static const struct {
     {"tour", weft__cli_tour, "a model's MLP blocks under every strategy, checked, as a table"},
     {"generate", weft__cli_generate, "a model goes on from a prompt"},
     {"run", weft__cli_run, "plan, execute, verify, time"},
+    {"sim", weft__cli_sim, "what a step would take on devices that may not be there"},
     {"plan", weft__cli_plan, "make, check or print an image"},
     {"place", weft__cli_place, "task graphs placed on devices by policies, compared"},
     {"trace", weft__cli_trace, "a few steps as a timeline for Perfetto, and a summary"},

@@ -15,6 +15,7 @@ static const struct {
     {"gemm", weft__cli_bench_gemm, "a chain of GEMMs at M = 1 against a plain sum over as many bytes"},
     {"ceiling", weft__cli_bench_ceiling, "how fast a device's memory can be read at all"},
     {"queue", weft__cli_bench_queue, "queue policies compared on graphs of tasks: makespan, dispatch, waits, steals"},
+    {"sim", weft__cli_bench_sim, "tasks simulated a second, 10^4 to 10^6 tasks"},
 };
 static const int n_benches = sizeof benches / sizeof benches[0];
 

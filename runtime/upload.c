@@ -13,6 +13,7 @@
 #include "../host/pack.h"
 #include "../host/validate.h"
 #include "../tasks/layout.h"
+#include "lists.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -137,9 +138,8 @@ static void deal(const cutter *c, uint16_t *worker_of, uint32_t *first)
     }
 }
 
-/* worker_of[task], list[], first[workers + 1]. */
-static int cut(const weft__image *img, const weft_image_queue *q, uint32_t workers, uint32_t *list, uint32_t *first,
-               uint16_t *worker_of)
+int weft__cut_lists(const weft__image *img, const weft_image_queue *q, uint32_t workers, uint32_t *list,
+                    uint32_t *first, uint16_t *worker_of)
 {
     cutter c = {
         img, q, workers, calloc(workers, 8), calloc(workers, 8), malloc((q->n_task + 1ull) * sizeof(struct run_task))};
@@ -179,7 +179,7 @@ static int make_lists(const weft_engine *e, uint32_t v, uint32_t d, lists *l)
     uint32_t workers = e->m->workers[d];
     *l = (lists){malloc(q->n_task * 4ull + 4), calloc(workers + 1ull, 4), malloc(q->n_task * 2ull + 2)};
     if (!l->list || !l->first || !l->ring_of) return weft__fail(WEFT_ENOMEM, "lists of %u tasks", q->n_task);
-    int status = cut(&e->img, q, workers, l->list, l->first, l->ring_of);
+    int status = weft__cut_lists(&e->img, q, workers, l->list, l->first, l->ring_of);
     if (!status && e->policy == WEFT_POLICY_STATIC && !e->config.unchecked)
         status = weft__validate_lists(&e->img, v, d, l->list, l->first, workers);
     if (status) return status;

@@ -1,6 +1,7 @@
 // the simulator: textbook makespans, what is shared and what is not, the five policies, the same bytes on a rerun.
 #include "../host/error.h"
 #include "../host/sim.h"
+#include "files.h"
 
 #include <gtest/gtest.h>
 
@@ -294,6 +295,66 @@ TEST(Sim, WithoutAWayItIsRefused)
     EXPECT_NE(std::string(weft__error()).find("from device 0 to 1"), std::string::npos) << weft__error();
 }
 
+// Two workers, work of 10 + 20 + 30 on a chain beside 40 more: the chain is longer than half of the sum.
+TEST(Sim, TheBoundIsThePathOrTheWork)
+{
+    Bare t(1);
+    t.t->device[0].workers = 2;
+    weft__sim_bound b;
+    Plan chain({{10, 0, {}}, {20, 0, {0}}, {30, 0, {1}}, {40, 0, {}}}, {2});
+    ASSERT_EQ(weft__sim_bound_of(&chain.p, t.t, &b), 0);
+    EXPECT_EQ(b.path_ns, 60);
+    EXPECT_EQ(b.work_ns, 50);
+    EXPECT_EQ(b.bound_ns, 60);
+    t.profile()->memory_bpns = 10;
+    Plan heavy({{10, 0, {}, 300, 700}, {10, 0, {}}}, {2});
+    ASSERT_EQ(weft__sim_bound_of(&heavy.p, t.t, &b), 0);
+    EXPECT_EQ(b.bound_ns, 100);
+}
+
+Output weft(const std::string &args) { return run_command(std::string(WEFT_BINARY) + " " + args); }
+
+TEST(SimCommand, TakesWhatRunTakesAndSaysThatItIsSimulated)
+{
+    const std::string args = "sim --chain 256,512,256 --layers 4 --batch 16 --topology 'h200:4 sm:8' --strategy "
+                             "single,cta,microbatch,tp --queue static,push,steal --json";
+    Output out = weft(args);
+    ASSERT_EQ(out.exit, 0) << out.text;
+    EXPECT_EQ(std::count(out.text.begin(), out.text.end(), '\n'), 12);
+    size_t marked = 0;
+    for (size_t at = 0; (at = out.text.find("\"verb\":\"sim\"", at)) != std::string::npos; at++)
+        marked++;
+    EXPECT_EQ(marked, 12u);
+    for (const char *field :
+         {"simulated\":true", "makespan_us", "bound_us", "utilisation", "remote_bytes", "remote_signals",
+          "\"queue\":\"steal\"", "\"strategy\":\"tp\"", "\"devices\":4", "\"workers\":32"})
+        EXPECT_NE(out.text.find(field), std::string::npos) << field;
+    EXPECT_EQ(weft(args).text, out.text);
+    EXPECT_EQ(weft("sim --chain 64,64").text.rfind("SIMULATED", 0), 0u);
+}
+
+TEST(SimCommand, BadInputIsNamed)
+{
+    const struct {
+        const char *args, *message;
+        int exit;
+    } cases[] = {
+        {"--chain 64,64 --topology foo:3", "'foo:3'", 2},
+        {"--chain 64,64 --topology none.json", "none.json", 5},
+        {"--chain 64,64 --profile none.json", "none.json", 5},
+        {"--chain 64,64 --topology h200:2 --devices 4x8 --strategy cta", "the plan has 4 devices", 2},
+        {"--chain 64,64 --topology h200:2 --queue lifo", "lifo", 2},
+        {"--chain 64,64 --topology h200:2 --strategy best", "best", 2},
+        {"--topology h200:2", "what shall be computed", 2},
+        {"--chain 64,64 --topology h200:2 --queue static,push --rows x.csv", "--rows", 2},
+    };
+    for (const auto &c : cases) {
+        Output out = weft(std::string("sim ") + c.args);
+        EXPECT_EQ(out.exit, c.exit) << c.args << out.text;
+        EXPECT_NE(out.text.find(c.message), std::string::npos) << out.text;
+    }
+}
+
 // A made-up graph with everything in it, twice: the same bytes.
 TEST(Sim, TheSameInputGivesTheSameBytes)
 {
@@ -318,6 +379,11 @@ TEST(Sim, TheSameInputGivesTheSameBytes)
         ASSERT_EQ(a.status, 0) << weft__error();
         EXPECT_EQ(memcmp(a.rows.data(), b.rows.data(), a.rows.size() * sizeof a.rows[0]), 0);
         EXPECT_EQ(memcmp(&a.r.makespan_ns, &b.r.makespan_ns, sizeof(double)), 0);
+        weft__sim_bound bound;
+        ASSERT_EQ(weft__sim_bound_of(&p.p, t.t, &bound), 0);
+        EXPECT_GT(bound.path_ns, 1000);
+        EXPECT_GE(bound.bound_ns, std::max(bound.path_ns, std::max(bound.work_ns, bound.memory_ns)));
+        EXPECT_LE(bound.bound_ns, a.r.makespan_ns) << policy;
         double sum = 0;
         for (const weft__sim_row &r : a.rows)
             sum += r.end - r.start;
