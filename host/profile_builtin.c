@@ -19,7 +19,7 @@
                                    .n_point = 5,                                                                       \
                                    .rows = {1, 8, 16, 32, 64},                                                         \
                                    .block_ns = {20 * (math), 24 * (math), 30 * (math), 50 * (math), 110 * (math)}},    \
-        [WEFT_KIND_GEMM_WIDE] = {.task_ns = 1500, .n_point = 1, .rows = {128}, .block_ns = {55 * (math)}}}
+        [WEFT_KIND_GEMM_WIDE] = {.task_ns = 1500, .n_point = 1, .rows = {128}, .block_ns = {50 * (math)}}}
 /* The loop's own figures: [m] docs/design.md, points 4 and 5, and hand-offs in bench/results; hop "packet" [m] handoff. */
 #define GPU_LOOP                                                                                                       \
     .activation = 0.35,        /* [m] fitted: x comes through L2 */                                                    \

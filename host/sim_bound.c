@@ -11,11 +11,11 @@
 typedef struct bound {
     const weft__sim_plan *p;
     const weft__topology *topo;
-    uint32_t *dep0, *dep;    /* [counter + 1]; tasks that wait for it */
-    uint32_t *left, *to_do;  /* arrivals of a counter; waits of a task */
-    uint32_t *ready;         /* tasks whose waits are over, in the order in which that happened */
-    double *start, *late;    /* [task]: earliest, of the body; of the end, by late waits */
-    double *arrival;         /* [counter] */
+    uint32_t *dep0, *dep;   /* [counter + 1]; tasks that wait for it */
+    uint32_t *left, *to_do; /* arrivals of a counter; waits of a task */
+    uint32_t *ready;        /* tasks whose waits are over, in the order in which that happened */
+    double *start, *late;   /* [task]: earliest, of the body; of the end, by late waits */
+    double *arrival;        /* [counter] */
     uint32_t n_ready;
 } bound;
 
@@ -131,7 +131,8 @@ static void find_work(const bound *b, weft__sim_bound *out)
         bytes[b->topo->device[task->device].memory % WEFT_MAX_DEVICES] += (double)task->bytes + (double)task->ahead;
     }
     out->work_ns = work / workers;
-    if (cores > 0 && b->topo->device[b->p->n_device - 1].node == b->topo->device[0].node && shared / cores > out->work_ns)
+    if (cores > 0 && b->topo->device[b->p->n_device - 1].node == b->topo->device[0].node &&
+        shared / cores > out->work_ns)
         out->work_ns = shared / cores;
     for (uint32_t d = 0; d < b->p->n_device; d++) {
         const double bpns = weft__topo_profile(b->topo, d)->memory_bpns;

@@ -68,9 +68,11 @@ static void price(const maker *m, uint32_t d, const weft_image_queue *q, const w
         out->solo_ns = weft__profile_block_ns(k, 1) * (args[1] + args[2 + args[1]]);
     } else if (k->n_point && !cost_given(m->img, op)) {
         out->solo_ns = blocks_of(op, t) * weft__profile_block_ns(k, rows_of(op, t));
-        const double weights = is_gemm(t) ? blocks_of(op, t) * WEFT_ATOM_BYTES : 0;
+        /* panels of rows after the first find weights in a cache, where what they take is in the blocks' time */
+        const double panels = is_gemm(t) ? (op->m + op->m_tile - 1) / op->m_tile : 1;
+        const double weights = is_gemm(t) ? blocks_of(op, t) * WEFT_ATOM_BYTES / panels : 0;
         out->ahead = (float)(weights < p->ahead_bytes ? weights : p->ahead_bytes);
-        out->bytes = (float)(weights - (double)out->ahead + p->activation * activation_bytes(op, t));
+        out->bytes = (float)(weights - (double)out->ahead + p->activation * activation_bytes(op, t) / panels);
     } else {
         out->tail_ns = 0; /* the image's cost is of the whole task */
     }

@@ -122,8 +122,8 @@ int weft__cli_bench_sim(int argc, char **argv)
     };
     weft__topology *topo = NULL;
     int status = weft__options(argc, argv, table, "weft bench sim [options]",
-                               "Simulates chains of 8192 x 8192 GEMMs at batch 2048 with every queue, on one core.", NULL,
-                               NULL);
+                               "Simulates chains of 8192 x 8192 GEMMs at batch 2048 with every queue, on one core.",
+                               NULL, NULL);
     if (status == -1) return 0;
     if (!status) status = weft__topo_open(b.topology, &topo);
     if (!status && !b.json)

@@ -77,7 +77,8 @@ static int write_rows(const sim_run *r, const weft__image *img, const weft__sim_
     return fclose(f) || bad ? weft__fail(WEFT_EIO, "%s: can't be written", r->rows) : 0;
 }
 
-static int simulate_one(sim_run *r, const weft__work *w, const weft__image *img, const char *strategy, const char *queue)
+static int simulate_one(sim_run *r, const weft__work *w, const weft__image *img, const char *strategy,
+                        const char *queue)
 {
     weft__simulated s;
     weft__sim_row *rows = NULL;
@@ -88,9 +89,9 @@ static int simulate_one(sim_run *r, const weft__work *w, const weft__image *img,
     if (r->json) return print_json(r, w, strategy, queue, &s);
     if (!(r->first_us > 0)) r->first_us = s.step_us;
     printf("%-10s  %-8s  %7u  %7u  %6u  %6llu  %9.2f  %10.1f   %10.1f %10.1f  %3.0f%%  %.3f\n",
-           r->image ? "(image)" : strategy, queue, s.devices, s.workers, s.tasks,
-           (unsigned long long)s.remote_signals, s.remote_bytes * 1e-6, s.step_us, s.makespan_us, s.bound_us,
-           100 * s.utilisation, r->first_us > 0 ? s.step_us / r->first_us : 1);
+           r->image ? "(image)" : strategy, queue, s.devices, s.workers, s.tasks, (unsigned long long)s.remote_signals,
+           s.remote_bytes * 1e-6, s.step_us, s.makespan_us, s.bound_us, 100 * s.utilisation,
+           r->first_us > 0 ? s.step_us / r->first_us : 1);
     return fflush(stdout) ? weft__fail(WEFT_EIO, "standard output") : 0;
 }
 
@@ -156,24 +157,28 @@ int weft__cli_sim(int argc, char **argv)
     row = weft__work_rows(&r.work, row);
     row = weft__plan_rows(&r.flags, row);
     const weft__option own[] = {
-        {"--queue", "Q", "static (default), fifo, push, steal, priority; a list with commas", WEFT_OPT_TEXT, &r.queue, 0, 0},
+        {"--queue", "Q", "static (default), fifo, push, steal, priority; a list with commas", WEFT_OPT_TEXT, &r.queue,
+         0, 0},
         {"--topology", "T", "\"node:1 h200:8 sm:132 nvlink:450GB/s,1.8us\", FILE.json, or found (docs/simulator.md)",
          WEFT_OPT_TEXT, &r.topology, 0, 0},
-        {"--profile", "P", "costs: a file of weft bench calibrate, or h100, h200, b200, cpu", WEFT_OPT_TEXT, &r.profile, 0, 0},
+        {"--profile", "P", "costs: a file of weft bench calibrate, or h100, h200, b200, cpu", WEFT_OPT_TEXT, &r.profile,
+         0, 0},
         {"--image", "FILE", "this image (weft plan --out) instead of planning", WEFT_OPT_TEXT, &r.image, 0, 0},
-        {"--rows", "FILE", "a row a task as CSV: when and where; with one strategy and queue", WEFT_OPT_TEXT, &r.rows, 0, 0},
-        {"--contention-free", NULL, "the textbooks' model: nothing is shared, and the loop costs nothing", WEFT_OPT_FLAG,
-         &r.contention_free, 0, 0},
+        {"--rows", "FILE", "a row a task as CSV: when and where; with one strategy and queue", WEFT_OPT_TEXT, &r.rows,
+         0, 0},
+        {"--contention-free", NULL, "the textbooks' model: nothing is shared, and the loop costs nothing",
+         WEFT_OPT_FLAG, &r.contention_free, 0, 0},
         {"--json", NULL, "one JSON object a side", WEFT_OPT_FLAG, &r.json, 0, 0},
     };
     memcpy(row, own, sizeof own);
-    int status = weft__options(argc, argv, table, "weft sim (--chain W,W,.. | --model DIR | --mlp H,F) [options]",
-                               "Plans the work and simulates a step of it: workers, queues, memory, links, cores. Nothing\n"
-                               "runs, and the devices need not exist. --devices gives the shape to plan for; without it,\n"
-                               "the topology's; without a topology, NxW are H200s. Same input, same output.\n"
-                               "example: weft sim --chain 8192,8192 --layers 8 --batch 2048 --strategy cta,microbatch,tp "
-                               "--topology \"h200:8\"",
-                               NULL, NULL);
+    int status = weft__options(
+        argc, argv, table, "weft sim (--chain W,W,.. | --model DIR | --mlp H,F) [options]",
+        "Plans the work and simulates a step of it: workers, queues, memory, links, cores. Nothing\n"
+        "runs, and the devices need not exist. --devices gives the shape to plan for; without it,\n"
+        "the topology's; without a topology, NxW are H200s. Same input, same output.\n"
+        "example: weft sim --chain 8192,8192 --layers 8 --batch 2048 --strategy cta,microbatch,tp "
+        "--topology \"h200:8\"",
+        NULL, NULL);
     if (status == -1) return 0;
     weft__work w = {0};
     if (!status && r.rows && (strchr(r.flags.strategy, ',') || weft__queue_is_list(r.queue)))

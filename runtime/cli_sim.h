@@ -7,11 +7,11 @@
 typedef struct weft__simulated {
     uint32_t devices, workers, tasks;
     uint64_t remote_signals, plan_hash, stolen;
-    double step_us;     /* host to host: what `weft run` times */
-    double makespan_us; /* of the devices alone */
+    double step_us;                               /* host to host: what `weft run` times */
+    double makespan_us;                           /* of the devices alone */
     double bound_us, path_us, work_us, memory_us; /* no policy beats the first, the largest of the others */
-    double utilisation;  /* workers' time in bodies, of the makespan */
-    double remote_bytes; /* over the ways between devices */
+    double utilisation;                           /* workers' time in bodies, of the makespan */
+    double remote_bytes;                          /* over the ways between devices */
     double busiest_port; /* part of the makespan in which the fullest port had anything in it */
 } weft__simulated;
 

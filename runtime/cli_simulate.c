@@ -124,7 +124,8 @@ static int found(const char *devices, weft__topology **out)
     for (uint32_t d = 0; d < n && !status; d++) {
         const weft__profile *known = profile_of(&info[d]);
         if (!known)
-            return weft__fail(WEFT_EMACHINE, "no built-in profile for '%s': weft bench calibrate makes one, --topology takes it",
+            return weft__fail(WEFT_EMACHINE,
+                              "no built-in profile for '%s': weft bench calibrate makes one, --topology takes it",
                               info[d].name);
         weft__profile costs = *known;
         const long cores = sysconf(_SC_NPROCESSORS_ONLN);
