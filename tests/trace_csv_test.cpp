@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace
@@ -17,6 +18,9 @@ namespace
 
 const char
     *const columns = "step,task,kind,device,worker,t_ready,t_pop,t_start,t_end,t_signal,attempts,stolen_from,dropped";
+
+// ctest runs the tests beside each other
+const std::string path = ::testing::TempDir() + "/weft-trace-" + std::to_string(getpid()) + ".csv";
 
 struct Table {
     std::vector<std::string> notes; // lines with #
@@ -84,7 +88,11 @@ struct Engine {
         weft__graph_free(g);
     }
     Engine(const Engine &) = delete;
-    ~Engine() { weft_engine_destroy(e); }
+    ~Engine()
+    {
+        weft_engine_destroy(e);
+        remove(path.c_str());
+    }
     void run(int steps) const
     {
         for (int i = 0; i < steps; i++) {
@@ -102,8 +110,6 @@ struct Engine {
         return i.tasks;
     }
 };
-
-const std::string path = ::testing::TempDir() + "/weft-trace.csv";
 
 TEST(TraceCsv, HasEveryTaskOnceAndTheTimesOfTheEvents)
 {
