@@ -86,12 +86,12 @@ int weft_engine_resume(weft_engine *e)
 /* ------------------------------------------------------------------------------------------------------ the idle watch */
 
 /* Parks the engine if its time has come; when to look again. */
-static uint64_t look(weft_engine *e, uint64_t now)
+static uint64_t look(weft_engine *e)
 {
     const uint64_t idle_ns = e->config.idle_ms * 1000000ull;
-    if (is_asked_to_stop(e)) return now + idle_ns;
-    weft__steps_look(e);
-    if (weft__steps_in_flight(e)) return now + idle_ns;
+    if (!is_asked_to_stop(e)) weft__steps_look(e); /* may move active_ns: the time is read afterwards */
+    const uint64_t now = weft__now_ns();
+    if (is_asked_to_stop(e) || weft__steps_in_flight(e)) return now + idle_ns;
     if (now - e->active_ns < idle_ns) return e->active_ns + idle_ns;
     send_home(e);
     return now + idle_ns;
@@ -106,7 +106,7 @@ static void *watch(void *arg)
             pthread_cond_wait(&e->wake, &e->lock);
             continue;
         }
-        uint64_t until = look(e, weft__now_ns());
+        uint64_t until = look(e);
         struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
         if (e->launched && !e->quit) pthread_cond_timedwait(&e->wake, &e->lock, &t);
     }

@@ -234,6 +234,23 @@ TEST(Park, IdleTimeDoesNotCountSteps)
     EXPECT_EQ(done, 1); // it was not parked before
 }
 
+// The idle time begins when the end of a step is seen, also where the engine itself sees it first: steps with pauses shorter than
+// the time-out are never parked between.
+TEST(Park, IdleTimeBeginsAtTheEndOfAStep)
+{
+    Planned p(2);
+    Engine engine(p, "cpu:2x2", "static", 2000);
+    weft_step s = WEFT_STEP_INIT;
+    const uint64_t begin = weft__now_ns();
+    while (weft__now_ns() - begin < 5000000000u) { // the watch looks every two seconds, often between these
+        uint32_t seq;
+        ASSERT_EQ(weft_step_submit(engine.e, &s, &seq), 0) << weft_last_error();
+        usleep(20000); // done long before; nobody has looked yet
+        ASSERT_EQ(engine.info().parks, 0u);
+        ASSERT_EQ(weft_step_wait(engine.e, seq), 0) << weft_last_error();
+    }
+}
+
 // Three threads, one engine: steps here, parks and resumes there, as weft.h allows; the idle watch beside them.
 TEST(Park, FromOtherThreads)
 {

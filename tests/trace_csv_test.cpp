@@ -82,7 +82,7 @@ struct Engine {
         EXPECT_EQ(weft__plan(g, &o, &bytes, &size, nullptr), 0) << weft_last_error();
         std::string spec = "cpu:" + std::to_string(devices) + "x2";
         weft_engine_config config = WEFT_ENGINE_CONFIG_INIT;
-        config.devices = spec.c_str(), config.queue = queue, config.trace_records = records;
+        config.devices = spec.c_str(), config.queue = queue, config.trace_records = records, config.idle_ms = 0;
         EXPECT_EQ(weft_engine_create(bytes, size, &config, &e), 0) << weft_last_error();
         free(bytes);
         weft__graph_free(g);
