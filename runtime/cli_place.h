@@ -41,6 +41,18 @@ int weft__place_one(const weft__place_input *in, const char *spec, const char *f
                     weft__place_result *out);
 void weft__place_free(weft__place_result *r);
 
+/* The schedule as an image: NOP tasks that take as long as they cost. Freed with free(). */
+int weft__place_image(const weft__place_input *in, const weft__schedule *s, uint64_t seed, void **bytes,
+                      uint64_t *size);
+
+typedef struct weft__place_run { /* `weft run --graph` */
+    weft__place_options options;
+    const char *graph, *policy, *file, *queue; /* file: a placement, or NULL */
+    uint32_t steps, warmup, deadline_us;
+    bool json;
+} weft__place_run;
+int weft__place_run_graph(const weft__place_run *r);
+
 /* What belongs to the graph and the machine, into a JSON line. */
 void weft__place_json(const weft__place_options *o, const weft__place_input *in, json_t *to);
 

@@ -2,6 +2,7 @@
  * output is wrong (the line is printed all the same). Several strategies or queues are sides of a comparison.           */
 #include "../host/error.h"
 #include "cli_case.h"
+#include "cli_place.h"
 #include "queue_spec.h"
 
 #include <math.h>
@@ -119,6 +120,22 @@ static int run_one(weft__work *w, const weft__plan_flags *flags, const weft__cas
     return result;
 }
 
+static int run_graph(weft__place_run *g, const weft__work_options *work, const weft__plan_flags *flags,
+                     const weft__case_options *o, bool json)
+{
+    if (work->chain || work->model || work->mlp || o->image || o->check)
+        return weft__fail(WEFT_EUSAGE, "--graph goes without --chain, --model, --mlp, --image and --check");
+    g->options.devices = flags->devices ? flags->devices : "cpu:1";
+    g->options.seed = work->seed;
+    g->file = flags->place;
+    g->queue = o->queue;
+    g->steps = o->steps ? o->steps : 20;
+    g->warmup = o->warmup == WEFT_NONE ? 3 : o->warmup;
+    g->deadline_us = o->deadline_us;
+    g->json = json;
+    return weft__place_run_graph(g);
+}
+
 int weft__cli_run(int argc, char **argv)
 {
     weft__work_options work = weft__work_defaults();
@@ -126,13 +143,24 @@ int weft__cli_run(int argc, char **argv)
     weft__case_options options = weft__case_defaults();
     const char *samples = NULL;
     bool json = false;
+    weft__place_run graph = {.options = weft__place_defaults(), .policy = "heft"};
     weft__option table[WEFT_OPTIONS_MAX] = {0}, *row = table;
+    *row++ = (weft__option){"--graph",
+                            "GRAPH",
+                            "a task graph instead (weft place): tasks spin for what they cost",
+                            WEFT_OPT_TEXT,
+                            &graph.graph,
+                            0,
+                            0};
+    *row++ = (weft__option){"--policy", "P", "of --graph (default heft)", WEFT_OPT_TEXT, &graph.policy, 0, 0};
+    row = weft__place_rows(&graph.options, row);
     row = weft__work_rows(&work, row);
     row = weft__plan_rows(&flags, row);
     row = weft__case_rows(&options, row);
     *row++ = (weft__option){"--samples", "FILE", "write the time of each step, in us", WEFT_OPT_TEXT, &samples, 0, 0};
     *row++ = (weft__option){"--json", NULL, "one JSON object a side", WEFT_OPT_FLAG, &json, 0, 0};
-    int status = weft__options(argc, argv, table, "weft run (--chain W,W,.. | --model DIR | --mlp H,F) [options]",
+    int status = weft__options(argc, argv, table,
+                               "weft run (--chain W,W,.. | --model DIR | --mlp H,F | --graph GRAPH) [options]",
                                "Plans the work, runs it with resident workers, and reports how long a step takes.\n"
                                "--strategy and --queue take lists with commas: then all combinations are compared, in\n"
                                "turns whose order is random and follows from the seed.\n"
@@ -140,6 +168,7 @@ int weft__cli_run(int argc, char **argv)
                                "--strategy cta --check",
                                NULL, NULL);
     if (status == -1) return 0;
+    if (!status && graph.graph) return weft__exit("run", run_graph(&graph, &work, &flags, &options, json));
     weft__work w = {0};
     const bool several = strchr(flags.strategy, ',') || weft__queue_is_list(options.queue);
     if (!status && several && (samples || options.image))
