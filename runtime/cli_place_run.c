@@ -153,8 +153,9 @@ static int print(const weft__place_run *r, const weft__place_input *in, const we
         printf("graph      %s: %u tasks, %u edges, on %s\n", in->text, in->g.n_task, in->g.n_edge, r->options.devices);
         printf("placement  %s; queue %s\n", p->name, info.queue);
         printf("predicted  %.1f us: the list scheduler's makespan, with transfers\n", p->s.makespan / 1e3);
-        printf("a step     median %.1f us (95 %% interval %.1f to %.1f), min %.1f; %llu steps; bytes are not moved\n", us->p50,
-               us->low, us->high, us->min, (unsigned long long)us->n);
+        printf("a step     median %.1f us (95 %% interval %.1f to %.1f), min %.1f", us->p50, us->low, us->high,
+               us->min);
+        printf("; %llu steps; bytes are not moved\n", (unsigned long long)us->n);
         printf("           %.3f times the prediction\n", us->p50 * 1e3 / p->s.makespan);
         return 0;
     }

@@ -413,6 +413,37 @@ TEST(PlaceVerb, ThePythonExample)
     EXPECT_LT(makespan_of(graph + "--place " + (folder / "p.csv")), 0.6 * makespan_of(graph + "--policy single"));
 }
 
+TEST(RunVerb, PlacedGraphsAreExecuted)
+{
+    Folder folder;
+    const std::string graph = "gen:lu,n=4,cost=20000";
+    ASSERT_EQ(weft("place " + graph + " --devices 2x2 --policy ldg --out " + (folder / "p.csv")).exit, 0);
+    for (const std::string how :
+         {"--policy peft --queue static", "--queue fifo", "--queue push", "--policy cpop --queue steal",
+          "--policy sa:moves=20 --queue priority", "--place FILE"}) {
+        std::string args = how;
+        if (args.find("FILE") != std::string::npos) args = "--place " + (folder / "p.csv");
+        Output out = weft("run --graph " + graph + " --devices cpu:2x2 --steps 3 --warmup 1 --json " + args);
+        ASSERT_EQ(out.exit, 0) << out.text;
+        json_t *o = json_loads(out.text.c_str(), 0, nullptr);
+        Taskgraph g(graph);
+        double bound = 0; // of its tasks alone, over four workers
+        for (uint32_t t = 0; t < g.g.n_task; t++)
+            bound += g.g.cost[t] / 4;
+        EXPECT_GE(json_number_value(json_object_get(o, "min_us")), bound / 1e3) << out.text;
+        EXPECT_GT(json_number_value(json_object_get(o, "predicted_us")), 0.999 * bound / 1e3) << out.text;
+        json_decref(o);
+    }
+    folder.write("p.csv", "task,device\nnone,0\n");
+    Output bad = weft("run --graph " + graph + " --devices cpu:2x2 --place " + (folder / "p.csv"));
+    EXPECT_EQ(bad.exit, 5);
+    EXPECT_NE(bad.text.find("no task none"), std::string::npos) << bad.text;
+    EXPECT_EQ(weft("run --graph " + graph + " --chain 8,8").exit, 2);
+    Output slow = weft("run --graph gen:fft,n=2,cost=9e9 --devices cpu:1x1");
+    EXPECT_EQ(slow.exit, 2);
+    EXPECT_NE(slow.text.find("at most 4 s"), std::string::npos) << slow.text;
+}
+
 TEST(PlaceVerb, TheBenchRuns)
 {
     Output out = weft("bench place --tasks 10000 --repeats 1 --policy heft,ldg --json");
