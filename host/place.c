@@ -122,17 +122,23 @@ static uint64_t group_mask(const weft__plan_state *p, uint32_t first)
 
 #define IMPOSSIBLE UINT64_MAX
 
+uint64_t weft__op_ns(const weft__graph *g, const weft__plan_options *opt, const weft__gop *o, uint32_t device)
+{
+    const weft__gtensor *x = &g->tensors[o->x], *out = &g->tensors[o->out];
+    const uint32_t rows = o->kind == WEFT__GOP_GEMM ? g->tensors[o->w].rows : out->cols;
+    const weft_op op = {.kind = o->kind == WEFT__GOP_GEMM ? WEFT_KIND_GEMM_STREAM : WEFT_KIND_RMSNORM};
+    const uint64_t ns = weft__given_cost(g, o, device);
+    if (ns) return ns == WEFT_NONE ? IMPOSSIBLE : ns;
+    return weft__cost_task(&op, weft_div_up(rows, 16), x->rows, weft_div_up(x->cols, 64)) / opt->workers[device];
+}
+
 /* ns of an op on the group that begins at a device: that of its slowest device, which has its share; IMPOSSIBLE. */
 static uint64_t op_on_group(const weft__plan_state *p, const weft__gop *o, uint32_t first)
 {
-    const weft__gtensor *x = &p->g->tensors[o->x], *out = &p->g->tensors[o->out];
-    const uint32_t rows = o->kind == WEFT__GOP_GEMM ? p->g->tensors[o->w].rows : out->cols;
-    const weft_op op = {.kind = o->kind == WEFT__GOP_GEMM ? WEFT_KIND_GEMM_STREAM : WEFT_KIND_RMSNORM};
     uint64_t most = 0;
     for (uint32_t d = first; d < first + p->group; d++) {
-        uint64_t ns = weft__given_cost(p->g, o, d);
-        if (ns == WEFT_NONE) return IMPOSSIBLE;
-        if (!ns) ns = weft__cost_task(&op, weft_div_up(rows, 16), p->m, weft_div_up(x->cols, 64)) / p->opt->workers[d];
+        const uint64_t ns = weft__op_ns(p->g, p->opt, o, d);
+        if (ns == IMPOSSIBLE) return IMPOSSIBLE;
         if (ns > most) most = ns;
     }
     return most / p->group + 1;
@@ -226,13 +232,31 @@ static void place_evenly(weft__plan_state *p, uint32_t n_group)
     }
 }
 
+/* As the caller says. */
+static int place_given(weft__plan_state *p)
+{
+    for (uint32_t i = 0; i < p->g->n_op; i++) {
+        const uint32_t d = p->opt->place[i];
+        if (d >= p->opt->n_device || weft__given_cost(p->g, &p->g->ops[i], d) == WEFT_NONE)
+            return weft__fail(WEFT_EUSAGE, "plan: op %s was placed on device %u, which %s", p->g->ops[i].name, d,
+                              d >= p->opt->n_device ? "is none" : "can't run it");
+        p->group_of[i] = d;
+    }
+    return 0;
+}
+
 int weft__place(weft__plan_state *p)
 {
     const weft__graph *g = p->g;
     uint32_t n_group;
     int rc = choose_groups(p, &n_group);
     if (rc) return rc;
-    if (!g->n_cost)
+    if (p->opt->place && p->opt->strategy != WEFT__CTA)
+        return weft__fail(WEFT_EUSAGE, "plan: a placement of ops goes with strategy cta, not %s",
+                          weft__strategy_name(p->opt->strategy));
+    if (p->opt->place)
+        rc = place_given(p);
+    else if (!g->n_cost)
         place_evenly(p, n_group);
     else
         rc = n_group == 1 ? place_together(p) : place_pipeline(p, n_group);

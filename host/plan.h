@@ -54,9 +54,10 @@ typedef struct weft__plan_options {
     uint32_t k_panels; /* counters a row panel is cut into, so that a task may begin on part of its input; 0, 1: one */
     uint32_t packet_max_rows; /* edges with at most so many rows carry packets too; at most 8 */
     int32_t wide;             /* enum weft__auto: GEMM_WIDE */
-    uint32_t alternates; /* steal: the next device may take a device's GEMMs and norms, and has their weights too */
-    uint32_t copies;     /* a device writes to itself, and COPY tasks take what others read to them */
-    uint64_t seed;       /* recorded in the header */
+    uint32_t alternates;   /* steal: the next device may take a device's GEMMs and norms, and has their weights too */
+    uint32_t copies;       /* a device writes to itself, and COPY tasks take what others read to them */
+    uint64_t seed;         /* recorded in the header */
+    const uint32_t *place; /* CTA: [op] the device of each op; NULL: layers in blocks */
 } weft__plan_options;
 /* Defaults: one device with one worker, single, everything chosen, packets for one row. */
 weft__plan_options weft__plan_defaults(void);

@@ -117,6 +117,9 @@ static inline uint32_t weft__given_cost(const weft__graph *g, const weft__gop *o
 /* path.c: estimated length of the longest chain of tasks of a variant; 0 if there is no memory to find it. */
 uint64_t weft__critical_ns(const weft__image *img, uint32_t variant);
 
+/* place.c: ns of a whole op on a device, with all its workers; UINT64_MAX: it can't run there. */
+uint64_t weft__op_ns(const weft__graph *g, const weft__plan_options *opt, const weft__gop *o, uint32_t device);
+
 /* place.c, lower.c: pops and ptensors of a GEMM graph. */
 int weft__place(weft__plan_state *p);
 int weft__lower(weft__plan_state *p);

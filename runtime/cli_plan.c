@@ -237,6 +237,13 @@ int weft__cli_plan(int argc, char **argv)
     *row++ = (weft__option){"--out", "FILE", "write the image", WEFT_OPT_TEXT, &r.out, 0, 0};
     *row++ = (weft__option){
         "--check", "FILE", "read, validate and print an image instead of making one", WEFT_OPT_TEXT, &r.check, 0, 0};
+    *row++ = (weft__option){"--dump",
+                            "FILE",
+                            "write ops, their costs on each device and their edges (JSON) for a placement",
+                            WEFT_OPT_TEXT,
+                            &r.flags.dump,
+                            0,
+                            0};
     *row++ = (weft__option){"--tasks", NULL, "print every op and task too", WEFT_OPT_FLAG, &r.tasks, 0, 0};
     *row++ = (weft__option){"--json", NULL, "one JSON object", WEFT_OPT_FLAG, &r.json, 0, 0};
     int status = weft__options(

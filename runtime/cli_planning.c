@@ -1,5 +1,6 @@
 /* cli_planning.c: from a verb's flags to an image. Enters: a graph and flags. Leaves: image bytes (free()), statistics. */
 #include "../host/error.h"
+#include "../host/placer_plan.h"
 #include "cli_work.h"
 #include "weft.h"
 
@@ -109,6 +110,15 @@ static int give_costs(const weft__work *w, const char *text, uint32_t n_device)
     return status;
 }
 
+static int dump_ops(const weft__graph *g, const weft__plan_options *opt, const char *path)
+{
+    weft__taskgraph tasks;
+    int status = weft__tg_of_ops(g, opt, &tasks);
+    if (!status) status = weft__tg_write_json(&tasks, path);
+    weft__tg_free(&tasks);
+    return status;
+}
+
 int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **image, uint64_t *bytes,
                     weft__plan_stats *stats)
 {
@@ -136,5 +146,12 @@ int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **i
     opt.copies = flags->copies;
     opt.alternates = flags->alternates;
     if (flags->packet_rows != WEFT_NONE) opt.packet_max_rows = flags->packet_rows;
-    return weft__plan(w->graph, &opt, image, bytes, stats);
+    uint32_t *device = NULL;
+    if (flags->dump) status = dump_ops(w->graph, &opt, flags->dump);
+    if (!status && flags->place) status = weft__place_ops(w->graph, &opt, flags->place, &device);
+    opt.place = device;
+    if (device && opt.strategy == WEFT__SINGLE) opt.strategy = WEFT__CTA;
+    if (!status) status = weft__plan(w->graph, &opt, image, bytes, stats);
+    free(device);
+    return status;
 }

@@ -413,6 +413,47 @@ TEST(PlaceVerb, ThePythonExample)
     EXPECT_LT(makespan_of(graph + "--place " + (folder / "p.csv")), 0.6 * makespan_of(graph + "--policy single"));
 }
 
+// ops of a model: out to a file, placed by a script, back in; what is computed stays the same
+TEST(PlanVerb, OpsArePlacedByAFile)
+{
+    Folder folder;
+    const std::string work = "--mlp 128,256 --layers 3 --batch 3 --norm separate ", csv = folder / "p.csv";
+    Output dump = weft("plan " + work + "--devices 3x2 --dump " + (folder / "g.json"));
+    ASSERT_EQ(dump.exit, 0) << dump.text;
+    Taskgraph g(folder / "g.json");
+    ASSERT_EQ(g.g.n_column, 3u);
+    ASSERT_GE(g.g.n_task, 9u);
+    EXPECT_GE(g.g.n_edge, g.g.n_task - 1);
+    EXPECT_EQ(g.g.zero_costs + g.g.zero_bytes, 0u);
+    Output py = run_command("python3 " WEFT_SOURCE_DIR "/docs/examples/place.py " + (folder / "g.json") + " 3 > " +
+                            csv);
+    ASSERT_EQ(py.exit, 0) << py.text;
+    EXPECT_EQ(weft("plan " + work + "--devices 3x2 --place " + csv).exit, 0);
+    for (uint32_t seed = 1; seed <= 4; seed++) { // any placement at all
+        std::mt19937 random(seed);
+        std::string text = "task,device\n";
+        for (uint32_t t = 0; t < g.g.n_task; t++)
+            text += std::string(weft__tg_name(&g.g, t)) + "," + std::to_string(random() % 3) + "\n";
+        folder.write("p.csv", text);
+        Output run = weft("run " + work + "--devices cpu:3x1 --steps 2 --warmup 0 --check --place " + csv);
+        EXPECT_EQ(run.exit, 0) << run.text;
+    }
+    ASSERT_EQ(weft("place " + (folder / "g.json") + " --devices 3x1 --policy sa:moves=200 --out " + csv).exit, 0);
+    Output all = weft("run " + work + "--devices cpu:3x2 --steps 2 --warmup 0 --check --place " + csv);
+    EXPECT_EQ(all.exit, 0) << all.text;
+    folder.write("p.csv", "task,device\n" + std::string(weft__tg_name(&g.g, 0)) + ",3\n");
+    Output bad = weft("plan " + work + "--devices 3x2 --place " + csv);
+    EXPECT_EQ(bad.exit, 5);
+    EXPECT_NE(bad.text.find(std::string("task ") + weft__tg_name(&g.g, 0) + ": device '3'"), std::string::npos)
+        << bad.text;
+    ASSERT_EQ(
+        run_command("python3 " WEFT_SOURCE_DIR "/docs/examples/place.py " + (folder / "g.json") + " 3 > " + csv).exit,
+        0);
+    Output tp = weft("plan " + work + "--devices 3x2 --strategy tp --place " + csv);
+    EXPECT_EQ(tp.exit, 2);
+    EXPECT_NE(tp.text.find("goes with strategy cta"), std::string::npos) << tp.text;
+}
+
 TEST(RunVerb, PlacedGraphsAreExecuted)
 {
     Folder folder;
