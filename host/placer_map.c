@@ -111,7 +111,7 @@ int weft__place_ldg(weft_placing *p)
     for (uint32_t t = 0; t < g->n_task; t++)
         sum += least_cost(p, t);
     for (uint32_t d = 0; d < n; d++)
-        room[d] = (1 + slack) * sum * worker_share(p, d);
+        room[d] = sum > 0 ? (1 + slack) * sum * worker_share(p, d) : 1;
     for (uint32_t i = 0; i < g->n_task; i++) {
         const uint32_t t = g->order[i];
         double near[WEFT__SCHED_MAX_DEVICES] = {0}, best = -INFINITY;
@@ -123,7 +123,7 @@ int weft__place_ldg(weft_placing *p)
         for (uint32_t d = 0; d < n; d++) {
             const double cost = weft__tg_cost(g, t, d);
             if (isinf(cost)) continue;
-            const double left = room[d] > 0 ? 1 - load[d] / room[d] : 1;
+            const double left = 1 - load[d] / room[d];
             const double score = left > 0 ? near[d] * left : left; /* full: the emptiest of those */
             if (score < best || (score == best && load[d] / room[d] >= load[at] / room[at])) continue;
             best = score;

@@ -269,7 +269,7 @@ static int solve(milp *p, double limit)
     add_pairs(p);
     snprintf(text, sizeof text, "%g", limit);
     Cbc_setParameter(p->model, "seconds", text);
-    Cbc_setParameter(p->model, "threads", "0");
+    Cbc_setParameter(p->model, "timeMode", "elapsed");
     Cbc_setParameter(p->model, "log", "0");
     Cbc_solve(p->model);
     status = take_solution(p, score.bound);

@@ -234,6 +234,27 @@ TEST(Placer, TheOptimumOfALargeGraphIsRefused)
     EXPECT_NE(std::string(weft__error()).find("60 tasks: at most 40"), std::string::npos) << weft__error();
 }
 
+TEST(Placer, AStoppedOptimumSaysItsGap)
+{
+    Taskgraph g("gen:layered,n=24,width=6,bytes=2000000");
+    Placed milp("milp:limit=1", g.g, machine(3, 1, 0.002)), heft("heft", g.g, machine(3, 1, 0.002));
+    if (built_without(milp)) GTEST_SKIP() << weft__error();
+    ASSERT_EQ(milp.status, 0) << weft__error();
+    EXPECT_LE(milp.s.makespan, heft.s.makespan);
+    EXPECT_LT(milp.proven, milp.s.makespan);
+    EXPECT_GE(milp.proven, milp.score.bound * (1 - 1e-9));
+}
+
+TEST(Placer, TasksOfNoCostAreTasks)
+{
+    Taskgraph g("gen:layered,n=40,width=5,cost=0,bytes=0");
+    for (const std::string &policy : plain) {
+        Placed p(policy, g.g, machine(3, 2));
+        ASSERT_EQ(p.status, 0) << policy << ": " << weft__error();
+        EXPECT_EQ(p.s.makespan, 0) << policy;
+    }
+}
+
 // -------------------------------------------------------------------------------------------------------------- gaps
 
 TEST(Placer, GapsAreFoundWhereALookAtEveryWorkerFindsThem)
