@@ -10,6 +10,7 @@
 typedef struct weft__place_options {
     const char *devices, *zero, *model;
     double bandwidth, latency; /* GB/s, us; between any two devices */
+    double memory;             /* GB of each device for what tasks leave there; 0: no limit */
     double ccr, time_scale, byte_scale;
     uint64_t seed;
 } weft__place_options;

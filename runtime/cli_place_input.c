@@ -27,6 +27,8 @@ weft__option *weft__place_rows(weft__place_options *o, weft__option *row)
         {"--bandwidth", "GB/S", "of each link between two devices (default 450; topologies have their own)",
          WEFT_OPT_F64, &o->bandwidth, 1e-9, 1e9},
         {"--latency", "US", "of each link, in microseconds (default 1.8)", WEFT_OPT_F64, &o->latency, 0, 1e9},
+        {"--memory", "GB", "of each device, for what tasks leave there (default: no limit)", WEFT_OPT_F64, &o->memory,
+         1e-9, 1e9},
         {"--ccr", "X",
          "bytes for edges that carry none, seeded: moving them takes X times as long as a task, on average",
          WEFT_OPT_F64, &o->ccr, 1e-9, 1e9},
@@ -110,6 +112,8 @@ int weft__place_open(const weft__place_options *o, const char *graph, weft__plac
     if (strcmp(o->model, "contention-free"))
         return weft__fail(WEFT_EUSAGE, "--model %s: expected contention-free", o->model);
     int status = describe_machine(o, &out->m);
+    for (uint32_t d = 0; d < out->m.n_device && o->memory > 0; d++)
+        out->m.memory[d] = (uint64_t)(o->memory * 1e9);
     if (!status) status = weft__tg_read(graph, &out->g);
     if (!status) status = treat_graph(o, out);
     return status ? status : weft__machine_check(&out->g, &out->m);
@@ -168,6 +172,7 @@ void weft__place_json(const weft__place_options *o, const weft__place_input *in,
     json_object_set_new(to, "devices", json_string(o->devices));
     json_object_set_new(to, "bandwidth_gbs", json_real(o->bandwidth));
     json_object_set_new(to, "latency_us", json_real(o->latency));
+    json_object_set_new(to, "memory_gb", o->memory > 0 ? json_real(o->memory) : json_null());
     json_object_set_new(to, "model", json_string(o->model));
     json_object_set_new(to, "seed", json_integer((json_int_t)o->seed));
 }

@@ -402,6 +402,20 @@ TEST(PlaceVerb, ZerosScalesAndRatios)
     EXPECT_EQ(weft("place " WEFT_SOURCE_DIR "/tests/graphs/dot/heft.dot --devices 2x1").exit, 2); // costs for 3
 }
 
+TEST(PlaceVerb, MemoryIsALimit)
+{
+    Folder folder;
+    folder.write("g.dot", "digraph { node [cost=9, memory=6e8]; a; b; c; d }");
+    const std::string graph = "place " + (folder / "g.dot") + " --devices 2x4 ";
+    EXPECT_EQ(weft(graph + "--policy single").exit, 0);
+    EXPECT_EQ(weft(graph + "--memory 1.2 --policy heft").exit, 0); // two on each
+    for (const char *policy : {"--memory 1.2 --policy single", "--memory 1.1 --policy heft"}) {
+        Output out = weft(graph + policy);
+        EXPECT_EQ(out.exit, 3) << policy;
+        EXPECT_NE(out.text.find("600000000 bytes left"), std::string::npos) << out.text;
+    }
+}
+
 TEST(PlaceVerb, APolicyOfOnesOwn)
 {
     if (std::string(WEFT_SANITIZE_FLAGS).size()) GTEST_SKIP() << "the command is built with sanitizers";
