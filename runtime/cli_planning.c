@@ -150,7 +150,6 @@ int weft__work_plan(const weft__work *w, const weft__plan_flags *flags, void **i
     if (flags->dump) status = dump_ops(w->graph, &opt, flags->dump);
     if (!status && flags->place) status = weft__place_ops(w->graph, &opt, flags->place, &device);
     opt.place = device;
-    if (device && opt.strategy == WEFT__SINGLE) opt.strategy = WEFT__CTA;
     if (!status) status = weft__plan(w->graph, &opt, image, bytes, stats);
     free(device);
     return status;

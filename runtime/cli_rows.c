@@ -57,7 +57,8 @@ weft__option *weft__plan_rows(weft__plan_flags *f, weft__option *row)
         {"--costs", "L:D:NS,..",
          "layer (or layers A-B), device, and what an op of it costs there: ns, or none: it can't", WEFT_OPT_TEXT,
          &f->costs, 0, 0},
-        {"--place", "FILE", "which device runs each op (or task of --graph): CSV with task,device[,worker,start]",
+        {"--place", "FILE",
+         "with --strategy cta, which device runs each op (or task of --graph): CSV with task,device[,worker,start]",
          WEFT_OPT_TEXT, &f->place, 0, 0},
         {"--wide", "B", "wide GEMM tiles: auto (default), on, off", WEFT_OPT_TEXT, &f->wide, 0, 0},
     };

@@ -63,7 +63,7 @@ typedef struct weft__plan_flags {
     uint32_t chunks, tp, tile_groups, m_tile, split_k, k_panels, packet_rows;
     bool copies, alternates;
     const char *costs; /* "0-3:1:none,4:0:25000" */
-    const char *place; /* a file: which device runs each op (placer.h); strategy cta then, if none is named */
+    const char *place; /* a file: which device runs each op (placer.h); with strategy cta */
     const char *dump;  /* a file: ops, costs, edges as a task graph */
 } weft__plan_flags;
 weft__plan_flags weft__plan_flag_defaults(void);

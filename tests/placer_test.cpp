@@ -463,21 +463,22 @@ TEST(PlanVerb, OpsArePlacedByAFile)
     Output py = run_command("python3 " WEFT_SOURCE_DIR "/docs/examples/place.py " + (folder / "g.json") + " 3 > " +
                             csv);
     ASSERT_EQ(py.exit, 0) << py.text;
-    EXPECT_EQ(weft("plan " + work + "--devices 3x2 --place " + csv).exit, 0);
+    EXPECT_EQ(weft("plan " + work + "--devices 3x2 --strategy cta --place " + csv).exit, 0);
     for (uint32_t seed = 1; seed <= 4; seed++) { // any placement at all
         std::mt19937 random(seed);
         std::string text = "task,device\n";
         for (uint32_t t = 0; t < g.g.n_task; t++)
             text += std::string(weft__tg_name(&g.g, t)) + "," + std::to_string(random() % 3) + "\n";
         folder.write("p.csv", text);
-        Output run = weft("run " + work + "--devices cpu:3x1 --steps 2 --warmup 0 --check --place " + csv);
+        Output run = weft("run " + work + "--devices cpu:3x1 --steps 2 --warmup 0 --check --strategy cta --place " +
+                          csv);
         EXPECT_EQ(run.exit, 0) << run.text;
     }
     ASSERT_EQ(weft("place " + (folder / "g.json") + " --devices 3x1 --policy sa:moves=200 --out " + csv).exit, 0);
-    Output all = weft("run " + work + "--devices cpu:3x2 --steps 2 --warmup 0 --check --place " + csv);
+    Output all = weft("run " + work + "--devices cpu:3x2 --steps 2 --warmup 0 --check --strategy cta --place " + csv);
     EXPECT_EQ(all.exit, 0) << all.text;
     folder.write("p.csv", "task,device\n" + std::string(weft__tg_name(&g.g, 0)) + ",3\n");
-    Output bad = weft("plan " + work + "--devices 3x2 --place " + csv);
+    Output bad = weft("plan " + work + "--devices 3x2 --strategy cta --place " + csv);
     EXPECT_EQ(bad.exit, 5);
     EXPECT_NE(bad.text.find(std::string("task ") + weft__tg_name(&g.g, 0) + ": device '3'"), std::string::npos)
         << bad.text;
