@@ -41,7 +41,7 @@ for verb in $("$weft" --help | sed -n '/^verbs/,/^$/s/^  \([a-z]*\) .*/\1/p'); d
     "$weft" "$verb" --help >"$help"
     page "weft-$verb" "$help"
 done
-for what in plan place gemm ceiling queue sim; do
+for what in plan place gemm ceiling queue sim calibrate; do
     "$weft" bench $what --help >"$help"
     page "weft-bench-$what" "$help"
 done

@@ -122,6 +122,9 @@ int weft__sim_bound_of(const weft__sim_plan *plan, const weft__topology *topo, w
 int weft__sim_of_image(const weft__image *img, uint32_t variant, const weft__topology *topo,
                        const uint16_t *const *worker_of, uint32_t policy, weft__sim_plan *out);
 
+/* The rows and blocks (profile.h) by which a task is priced; 0: its kind has no blocks. */
+int weft__sim_shape(const weft__image *img, uint32_t device, const weft_task *t, uint32_t *rows, double *blocks);
+
 /* --------------------------------------------------------------------------------------------------------- sim_dag.c */
 
 /* A task graph where s says: device and worker of each task; tasks of one worker, and of a device's queue, in order of their

@@ -49,6 +49,16 @@ static double blocks_of(const weft_op *op, const weft_task *t)
     return t->kind == WEFT_KIND_REDUCE ? (double)t->tile[2] * op->n_split : (double)t->tile[2];
 }
 
+int weft__sim_shape(const weft__image *img, uint32_t device, const weft_task *t, uint32_t *rows, double *blocks)
+{
+    if (!is_gemm(t) && t->kind != WEFT_KIND_REDUCE && t->kind != WEFT_KIND_RMSNORM && t->kind != WEFT_KIND_COPY)
+        return 0;
+    const weft_op *op = weft__image_op(img, device, t);
+    *rows = rows_of(op, t);
+    *blocks = blocks_of(op, t);
+    return 1;
+}
+
 static int cost_given(const weft__image *img, const weft_op *op)
 {
     return op->cost != WEFT_NONE && img->costs[(uint64_t)op->cost * img->n_device + op->device] != 0;

@@ -48,6 +48,7 @@ int weft__cli_bench_place(int argc, char **argv);
 int weft__cli_bench_plan(int argc, char **argv);
 int weft__cli_bench_ceiling(int argc, char **argv);
 int weft__cli_bench_gemm(int argc, char **argv);
+int weft__cli_bench_calibrate(int argc, char **argv);
 int weft__cli_bench_sim(int argc, char **argv);
 int weft__cli_bench_queue(int argc, char **argv);
 int weft__cli_place(int argc, char **argv);

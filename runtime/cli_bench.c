@@ -15,6 +15,7 @@ static const struct {
     {"gemm", weft__cli_bench_gemm, "a chain of GEMMs at M = 1 against a plain sum over as many bytes"},
     {"ceiling", weft__cli_bench_ceiling, "how fast a device's memory can be read at all"},
     {"queue", weft__cli_bench_queue, "queue policies compared on graphs of tasks: makespan, dispatch, waits, steals"},
+    {"calibrate", weft__cli_bench_calibrate, "what work costs on devices that are here, as a profile for weft sim"},
     {"sim", weft__cli_bench_sim, "tasks simulated a second, 10^4 to 10^6 tasks"},
 };
 static const int n_benches = sizeof benches / sizeof benches[0];
@@ -28,6 +29,6 @@ int weft__cli_bench(int argc, char **argv)
     if (!help) return weft__exit("bench", weft__fail(WEFT_EUSAGE, "which bench?"));
     printf("usage: weft bench WHAT [options]\n\nwhat (weft bench WHAT --help lists the options of each):\n");
     for (int i = 0; i < n_benches; i++)
-        printf("  %-8s %s\n", benches[i].name, benches[i].text);
+        printf("  %-9s %s\n", benches[i].name, benches[i].text);
     return 0;
 }

@@ -30,8 +30,8 @@ static void print_heading(const sim_run *r, const weft__work *w)
            "busy  times the first\n");
 }
 
-static int print_json(const sim_run *r, const weft__work *w, const char *strategy, const char *queue,
-                      const weft__simulated *s)
+int weft__simulated_print(const weft__work *w, const weft__topology *topo, const char *strategy, const char *queue,
+                          int contention_free, const weft__simulated *s)
 {
     char hash[20];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->plan_hash);
@@ -39,11 +39,11 @@ static int print_json(const sim_run *r, const weft__work *w, const char *strateg
     json_object_set_new(o, "simulated", json_true());
     json_object_set_new(o, "work", json_string(w->text));
     json_object_set_new(o, "batch", json_integer(w->rows));
-    json_object_set_new(o, "strategy", r->image ? json_null() : json_string(strategy));
+    json_object_set_new(o, "strategy", strategy ? json_string(strategy) : json_null());
     json_object_set_new(o, "queue", json_string(queue));
-    json_object_set_new(o, "topology", json_string(r->topo->text));
-    json_object_set_new(o, "profile", json_string(r->topo->profile[0].name));
-    json_object_set_new(o, "profile_source", json_string(r->topo->profile[0].source));
+    json_object_set_new(o, "topology", json_string(topo->text));
+    json_object_set_new(o, "profile", json_string(topo->profile[0].name));
+    json_object_set_new(o, "profile_source", json_string(topo->profile[0].source));
     json_object_set_new(o, "devices", json_integer(s->devices));
     json_object_set_new(o, "workers", json_integer(s->workers));
     json_object_set_new(o, "tasks", json_integer(s->tasks));
@@ -60,7 +60,7 @@ static int print_json(const sim_run *r, const weft__work *w, const char *strateg
     json_object_set_new(o, "utilisation", json_real(s->utilisation));
     json_object_set_new(o, "busiest_port", json_real(s->busiest_port));
     json_object_set_new(o, "stolen", json_integer((json_int_t)s->stolen));
-    json_object_set_new(o, "contention_free", json_boolean(r->contention_free));
+    json_object_set_new(o, "contention_free", json_boolean(contention_free));
     return weft__result_print(o);
 }
 
@@ -86,7 +86,7 @@ static int simulate_one(sim_run *r, const weft__work *w, const weft__image *img,
     if (!status && rows) status = write_rows(r, img, rows);
     free(rows);
     if (status) return status;
-    if (r->json) return print_json(r, w, strategy, queue, &s);
+    if (r->json) return weft__simulated_print(w, r->topo, r->image ? NULL : strategy, queue, r->contention_free, &s);
     if (!(r->first_us > 0)) r->first_us = s.step_us;
     printf("%-10s  %-8s  %7u  %7u  %6u  %6llu  %9.2f  %10.1f   %10.1f %10.1f  %3.0f%%  %.3f\n",
            r->image ? "(image)" : strategy, queue, s.devices, s.workers, s.tasks, (unsigned long long)s.remote_signals,

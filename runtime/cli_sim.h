@@ -3,6 +3,7 @@
 #define WEFT_RUNTIME_CLI_SIM_H
 
 #include "../host/sim.h"
+#include "cli_work.h"
 
 typedef struct weft__simulated {
     uint32_t devices, workers, tasks;
@@ -19,6 +20,10 @@ typedef struct weft__simulated {
  * WEFT_EUNSUPPORTED. Otherwise weft__sim_run's errors.                                                                   */
 int weft__simulate(const weft__image *img, const weft__topology *topo, const char *queue, int contention_free,
                    weft__sim_row **rows, weft__simulated *out);
+
+/* One JSON line on stdout, marked as simulated. strategy: NULL for an image from a file. */
+int weft__simulated_print(const weft__work *w, const weft__topology *topo, const char *strategy, const char *queue,
+                          int contention_free, const weft__simulated *s);
 
 /* The topology of devices that are found, or of a shape "NxW" (H200s), with the costs of `profile` (a file, a built-in name;
  * NULL: those of the devices' kind).                                                                                     */

@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include <unistd.h>
 
 namespace
 {
@@ -353,6 +356,43 @@ TEST(SimCommand, BadInputIsNamed)
         EXPECT_EQ(out.exit, c.exit) << c.args << out.text;
         EXPECT_NE(out.text.find(c.message), std::string::npos) << out.text;
     }
+}
+
+// What a calibration writes, weft sim and --use read; a few steps only, so nothing is asked of the figures but that they are there.
+TEST(SimCommand, ACalibrationIsAProfile)
+{
+    const std::string file = testing::TempDir() + "weft_sim_test_" + std::to_string(getpid()) + ".json";
+    Output out = weft("bench calibrate --devices cpu:2x1 --steps 3 --out " + file);
+    ASSERT_EQ(out.exit, 0) << out.text;
+    weft__profile p;
+    ASSERT_EQ(weft__profile_read(file.c_str(), &p), 0) << weft__error();
+    EXPECT_EQ(p.workers, 1u);
+    EXPECT_GE(p.cores, 1);
+    EXPECT_GT(p.open_ns, 0);
+    EXPECT_GT(p.fetch_ns[WEFT_POLICY_STATIC], 0);
+    for (uint32_t kind : {WEFT_KIND_GEMM_STREAM, WEFT_KIND_REDUCE, WEFT_KIND_RMSNORM}) {
+        ASSERT_GE(p.kind[kind].n_point, 2u) << kind;
+        EXPECT_GT(weft__profile_block_ns(&p.kind[kind], 64), weft__profile_block_ns(&p.kind[kind], 1)) << kind;
+    }
+    Output sim = weft("sim --chain 320,960,320 --batch 4 --devices cpu:2x1 --strategy cta,tp --json --profile " + file);
+    EXPECT_EQ(sim.exit, 0) << sim.text;
+    EXPECT_NE(sim.text.find("weft bench calibrate --devices cpu:2x1"), std::string::npos) << sim.text;
+    Output check = weft("bench calibrate --devices cpu:2x1 --steps 3 --check --use " + file);
+    EXPECT_TRUE(check.exit == 0 || check.exit == 1) << check.text; // 1: over the bar, as on a busy machine
+    EXPECT_NE(check.text.find("error: median"), std::string::npos) << check.text;
+    std::remove(file.c_str());
+    EXPECT_EQ(weft("bench calibrate --devices tpu").exit, 2);
+    EXPECT_EQ(weft("bench calibrate --check --use none.json").exit, 5);
+}
+
+TEST(SimCommand, TheTourEndsWithEightSimulatedDevices)
+{
+    Output out = weft("tour --trace " + testing::TempDir() + "weft_sim_test_tour.json");
+    ASSERT_EQ(out.exit, 0) << out.text;
+    size_t rows = 0;
+    for (size_t at = 0; (at = out.text.find("SIMULATED: eight H200", at)) != std::string::npos; at++)
+        rows++;
+    EXPECT_EQ(rows, 2u) << out.text;
 }
 
 // A made-up graph with everything in it, twice: the same bytes.
