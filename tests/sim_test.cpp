@@ -1,7 +1,7 @@
 // the simulator: textbook makespans, what is shared and what is not, the five policies, the same bytes on a rerun.
 #include "../host/error.h"
 #include "../host/sim.h"
-#include "files.h"
+#include "tiny_model.h"
 
 #include <gtest/gtest.h>
 
@@ -387,7 +387,14 @@ TEST(SimCommand, ACalibrationIsAProfile)
 
 TEST(SimCommand, TheTourEndsWithEightSimulatedDevices)
 {
-    Output out = weft("tour --trace " + testing::TempDir() + "weft_sim_test_tour.json");
+    Folder dir;
+    ASSERT_EQ(write_tiny_model(dir, "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":96,"
+                                    "\"num_hidden_layers\":8,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+                                    "\"head_dim\":64,\"vocab_size\":128,\"max_position_embeddings\":256,"
+                                    "\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"hidden_act\":\"silu\"}"),
+              0)
+        << weft__error();
+    Output out = weft("tour --model " + dir.path + " --trace " + (dir / "trace.json"));
     ASSERT_EQ(out.exit, 0) << out.text;
     size_t rows = 0;
     for (size_t at = 0; (at = out.text.find("SIMULATED: eight H200", at)) != std::string::npos; at++)
