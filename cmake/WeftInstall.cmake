@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/weft")
 
-install(FILES runtime/weft.h runtime/weft_plan.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES runtime/weft.h runtime/weft_plan.h runtime/weft_decode.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # What a placement policy in a shared object is made from (docs/placement.md).
 install(FILES host/placer.h host/listsched.h host/taskgraph.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/weft)
 install(TARGETS weft_shared weft_static EXPORT weftTargets)
