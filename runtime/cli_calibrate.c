@@ -3,7 +3,7 @@
  *
  *   bodies    chains of GEMMs at several batches and tile sizes, alone: a cell (kind, rows, blocks) holds the median of its
  *             tasks' durations; a line through the sizes gives ns a block and ns a task
- *   loop      NOP tasks of no length: without edges (fetching), in a chain (hand-off), over two devices (remote hand-off)
+ *   loop      NOP tasks: of no length without edges (fetching), in a chain (hand-off), over all devices (remote hand-off)
  *   sharing   the same bodies on all workers at once: how many work at full speed                                        */
 #include "cli_calibrate.h"
 
@@ -19,7 +19,9 @@
 enum {
     MAX_CELLS = 256,
     FREE_TASKS = 400,
-    CHAIN = 64
+    CHAIN = 64,
+    BODY_NS =
+        20000 /* of a chain's tasks: workers that wait for long may sleep, and hand-offs are as slow as that makes them */
 };
 
 typedef struct cell {
@@ -103,7 +105,7 @@ static int measure_bodies(calibration *c)
         weft__work_options options = weft__work_defaults();
         weft__plan_flags flags = weft__plan_flag_defaults();
         options.chain = "384,384";
-        options.layers = 6;
+        options.layers = 16; /* more weights than a core's cache holds */
         options.batch = batches[i / 2];
         flags.tile_groups = i % 2 ? 4 : 1;
         status = probe_work(c, &options, &flags);
@@ -205,7 +207,7 @@ static int measure_hop(calibration *c, const char *queue, uint32_t n_device, dou
     void *image = NULL;
     uint64_t bytes;
     weft__probe probe = {0};
-    int status = weft__probe_nops(n_device, c->workers, CHAIN, 1, 0, 0, &image, &bytes);
+    int status = weft__probe_nops(n_device, c->workers, CHAIN, 1, BODY_NS, 0, &image, &bytes);
     if (!status) status = weft__probe_run(image, bytes, n_device > 1 ? c->devices : c->one, queue, c->steps, &probe);
     double *hop = malloc((probe.n + 1) * sizeof *hop);
     size_t n = 0;
