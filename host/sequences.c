@@ -182,6 +182,7 @@ static void put_tokens(weft__seqs *s, weft__seq *q, const uint32_t *token, const
 static uint32_t common_pages(const weft__seq *q, const uint32_t *token, uint32_t n)
 {
     uint32_t most = n - 1, i = 0;
+    if (q->end == WEFT__SEQ_NAN) return 0; /* its keys may be no numbers */
     if (most > q->sent) most = q->sent;
     if (most > q->known) most = q->known;
     while (i < most && q->token[i] == token[i])

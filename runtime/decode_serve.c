@@ -298,8 +298,7 @@ static int submit_step(weft_decoder *d, int *any)
 {
     under_way *w = &d->flight[(d->first + d->n_flight) % AHEAD];
     uint8_t payload[WEFT_STEP_PAYLOAD_BYTES];
-    const int idle = !d->n_flight && d->first_result == d->n_result;
-    int rc = weft__seqs_compose(d->seqs, idle, &w->step, any);
+    int rc = weft__seqs_compose(d->seqs, !d->n_flight, &w->step, any);
     if (rc || !*any) return rc;
     const weft_step_batch *b = &w->step.batch;
     memcpy(payload, b, WEFT_BATCH_BYTES(b->n_row, 0));
@@ -368,13 +367,12 @@ static void tell(weft_decoder *d, int rc)
 
 static int poll_results(weft_decoder *d, weft_token *out, uint32_t cap, uint32_t *n)
 {
-    int rc = pump(d);
+    const int rc = pump(d);
     *n = 0;
     while (*n < cap && d->first_result < d->n_result)
         out[(*n)++] = d->result[d->first_result++];
-    if (*n) rc = 0; /* it will be said again */
     tell(d, rc);
-    return rc;
+    return *n ? 0 : rc; /* it will be said again */
 }
 
 int weft_decoder_poll(weft_decoder *d, weft_token *out, uint32_t cap, uint32_t *n)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-int weft_step_tokens(const weft_engine *e, uint32_t seq, uint32_t n, uint32_t *token, float *logprob)
+static int copy_result(const weft_engine *e, uint32_t seq, uint32_t n, uint32_t *token, float *logprob)
 {
     if ((int32_t)(e->completed - seq) < 0) return weft__fail(WEFT_EUSAGE, "step %u is not known to be done", seq);
     if (e->submitted - seq >= WEFT_STEP_RING)
@@ -14,4 +14,12 @@ int weft_step_tokens(const weft_engine *e, uint32_t seq, uint32_t n, uint32_t *t
     if (token) memcpy(token, r->token, n * sizeof *token);
     if (logprob) memcpy(logprob, r->logprob, n * sizeof *logprob);
     return 0;
+}
+
+int weft_step_tokens(const weft_engine *e, uint32_t seq, uint32_t n, uint32_t *token, float *logprob)
+{
+    weft__lock(e); /* the watcher of an idle engine moves `completed` and `submitted`, too */
+    const int rc = copy_result(e, seq, n, token, logprob);
+    weft__unlock(e);
+    return rc;
 }

@@ -165,6 +165,38 @@ TEST(Serve, AnEventfdTellsOfTokens)
     EXPECT_EQ(weft_seq_cancel(s.d, id), 0);
 }
 
+// With the thread alone at work: a caller that looks only when told learns of a full cache, and goes on once there is room.
+TEST(Serve, AnEventfdTellsOfAFullCache)
+{
+    Served s;
+    s.c.pages = 5;
+    s.open();
+    int fd = -1, rc = 0;
+    ASSERT_EQ(weft_decoder_fd(s.d, &fd), 0) << weft_last_error();
+    weft_seq_config q = WEFT_SEQ_CONFIG_INIT;
+    const std::vector<uint32_t> t = some(14, 120), u = some(15, 120);
+    uint32_t a, b, end = 0;
+    ASSERT_EQ(weft_seq_add(s.d, t.data(), nullptr, 120, &q, &a), 0);
+    ASSERT_EQ(weft_seq_add(s.d, u.data(), nullptr, 120, &q, &b), 0);
+    for (int full = 0; !end || !full;) {
+        struct pollfd p = {fd, POLLIN, 0};
+        ASSERT_EQ(::poll(&p, 1, 30000), 1) << "full " << full;
+        weft_token out[16];
+        uint32_t n = 0;
+        rc = weft_decoder_poll(s.d, out, 16, &n);
+        if (rc) {
+            ASSERT_EQ(rc, WEFT_ENOMEM) << weft_last_error();
+            ASSERT_EQ(weft_seq_free(s.d, b), 0) << "a second time";
+            full = 1;
+            continue;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            if (out[i].id == a) end = out[i].end;
+    }
+    EXPECT_EQ(end, (uint32_t)WEFT_SEQ_CONTEXT);
+    EXPECT_EQ(s.tokens(a).size(), 300u);
+}
+
 TEST(Serve, AFullCacheAndABudget)
 {
     Served s;
