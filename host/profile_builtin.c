@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-/* Of kernels of one worker. Memory apart, a streaming task's own work is in ns for an atom of 16 x 64 of W: [m] chains at M =
- * 1 to 64 (README.md), fitted. A wide task: [m] 4096 x 4096 x 4096 at 649 TFLOP/s (docs/design.md, point 6). `math` scales
- * both: h100 is 1 [p: the same SM], b200 its dense bf16 rate an SM over that of h200.                     */
+/* Of kernels of one worker. Memory apart, a streaming task's own work is in ns for an atom of 16 x 64 of W: [g], near what
+ * chains at M = 1 to 64 take (docs/simulator.md compares). A wide task: [m] 4096 x 4096 x 4096 at 649 TFLOP/s
+ * (docs/design.md, point 6). `math` scales both: h100 is 1 [p: the same SM], b200 h200's dense bf16 rate an SM over its own. */
 #define GPU_KINDS(math)                                                                                                \
     .kind = {                                                                                                          \
         [WEFT_KIND_NOP] = {.task_ns = 0},                                                                              \
