@@ -234,7 +234,7 @@ TEST(Serve, AFullCacheAndABudget)
     EXPECT_EQ(weft_decoder_open(&none.c, &none.d), WEFT_ENOMEM);
 }
 
-TEST(Serve, OpeningCanBeGivenUpAndAStoppedEngineRestarted)
+TEST(Serve, OpeningCanBeGivenUpAndAnEngineReplaced)
 {
     Served s;
     s.c.progress = [](void *, uint64_t bytes, uint64_t all) { return int(bytes > all / 2); };
@@ -252,6 +252,26 @@ TEST(Serve, OpeningCanBeGivenUpAndAStoppedEngineRestarted)
     s.run();
     EXPECT_EQ(s.tokens(id).size(), 60u);
     expect_greedy(s.dir.path, s.tokens(id), 20);
+}
+
+// No step can keep such a deadline: the watchdog stops the engine; a new one takes the sequence up (and is stopped, too).
+TEST(Serve, AWatchdogStopKeepsTheSequences)
+{
+    Served s;
+    s.c.deadline_us = 1;
+    s.open();
+    weft_seq_config q = WEFT_SEQ_CONFIG_INIT;
+    const std::vector<uint32_t> t = some(16, 80);
+    uint32_t id, n;
+    weft_token out[4];
+    ASSERT_EQ(weft_seq_add(s.d, t.data(), nullptr, 80, &q, &id), 0);
+    for (int engine = 0; engine < 2; engine++) {
+        EXPECT_EQ(weft_decoder_wait(s.d, 30000, out, 4, &n), WEFT_EABORT);
+        EXPECT_EQ(weft_decoder_poll(s.d, out, 4, &n), WEFT_EABORT);
+        EXPECT_NE(std::string(weft_last_error()), "");
+        EXPECT_EQ(s.tokens(id), t);
+        ASSERT_EQ(weft_decoder_restart(s.d), 0) << weft_last_error();
+    }
 }
 
 TEST(Serve, TheExampleServesSeveral)
