@@ -248,7 +248,7 @@ static void put_ops(const batch *a, weft__image_writer *w)
                         .m_tile = n_seq,
                         .n_split = 1,
                         .split_kb = 1,
-                        .param = {heads(), kv_heads, DIM, WEFT_ATTN_PAGE, a->max_blocks, a->max_pages}};
+                        .param = {heads(), kv_heads, DIM, WEFT_ATTN_BLOCK, a->max_blocks, a->max_pages}};
     w->ops[0] = w->ops[1] = op;
     w->ops[0].kind = WEFT_KIND_ATTN;
     w->ops[0].name = string_at("attn");

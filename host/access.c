@@ -97,6 +97,14 @@ static void attn(const weft__image *img, const weft_image_queue *q, uint32_t dev
     (void)q;
     put(a, op->partial, WEFT__WRITE, 0, 1, t->tile[0], t->tile[0] + 1);
     a->part[0].shares = 1;
+    if (op->out != WEFT_NONE) { /* by whoever is last: any of them */
+        put(a, op->out, WEFT__WRITE, 0, 1, t->tile[0], t->tile[0] + 1);
+        a->part[a->n - 1].shares = 1;
+    }
+    if (op->flags & WEFT_OP_OUT_PACKET) {
+        put(a, op->pk_out, WEFT__WRITE, 0, 1, t->tile[0], t->tile[0] + 1);
+        a->part[a->n - 1].shares = 1;
+    }
     put(a, op->x, WEFT__READ, 0, op->m, 0, op->n);
     table_whole(img, op->aux, a);
     put(a, op->w, WEFT__READ, 0, op->m, 0, op->param[WEFT_ATTN_KV_HEADS]);

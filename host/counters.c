@@ -59,7 +59,7 @@ int weft__packets(weft__plan_state *p)
     for (uint32_t i = 0; i < p->n_pop && !rc; i++)
         rc = take_packets(p, i);
     for (uint32_t i = 0; i < p->n_pop && !rc; i++) {
-        const uint32_t out = p->pops[i].op.kind == WEFT_KIND_ATTN ? WEFT_NONE : p->pops[i].op.out;
+        const uint32_t out = p->pops[i].op.out;
         if (out == WEFT_NONE || base_of(p, out)->packets == WEFT_NONE) continue;
         p->pops[i].op.flags |= WEFT_OP_OUT_PACKET;
         rc = packets_of(p, out, &p->pops[i].op.pk_out);

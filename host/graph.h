@@ -170,6 +170,7 @@ typedef struct weft__attention {
     uint32_t heads, kv_heads, head_dim;
     uint32_t norm; /* `turn` has gains too */
     float eps;
+    uint32_t block; /* tokens a unit of work; 0: chosen */
 } weft__attention;
 int weft__graph_attention(weft__graph *g, const weft__attention *d);
 

@@ -82,6 +82,7 @@ int weft__graph_attention(weft__graph *g, const weft__attention *d)
     if (rc) return rc;
     const weft__gtensor *qkv = &g->tensors[d->qkv];
     const uint32_t dim = d->head_dim, dtype = qkv->dtype, rows = qkv->rows, pages = g->tensors[d->table].cols;
+    const uint32_t block = d->block ? d->block : rows <= 8 ? 128 : WEFT_ATTN_BLOCK; /* few rows: many parts */
     g->tensors[d->qkv].quantum = (d->heads / d->kv_heads + 2) * dim;
     g->tensors[d->out].quantum = d->heads / d->kv_heads * dim;
     snprintf(text, sizeof text, "%s.q", name);
@@ -97,8 +98,7 @@ int weft__graph_attention(weft__graph *g, const weft__attention *d)
                    .extra = d->turn,
                    .eps = d->eps,
                    .n_tile = 1,
-                   .param = {d->heads, d->kv_heads, dim, WEFT_ATTN_PAGE,
-                             weft_div_up(pages * WEFT_ATTN_PAGE, WEFT_ATTN_BLOCK), pages}};
+                   .param = {d->heads, d->kv_heads, dim, block, weft_div_up(pages * WEFT_ATTN_PAGE, block), pages}};
     snprintf(text, sizeof text, "%s.rope", name);
     if (!rc) rc = weft__graph_add(g, &o, text, NULL);
     if (rc) return rc;

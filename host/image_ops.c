@@ -244,6 +244,14 @@ static int check_sample(const weft__image *img, weft__image_place p, const weft_
     return rc;
 }
 
+static int check_attn_out(const weft__image *img, weft__image_place p, const weft_op *op)
+{
+    int rc = op_tensor(img, p, op, "out", op->out, ANYWHERE | REQUIRED, WEFT_LAYOUT_COUNT, op->dtype, op->m, op->n);
+    if (rc) return rc;
+    return op_tensor(img, p, op, "pk_out", op->pk_out, ANYWHERE | (op->flags & WEFT_OP_OUT_PACKET ? REQUIRED : 0),
+                     WEFT_LAYOUT_PACKET, op->dtype, op->m, op->n);
+}
+
 static int check_attn(const weft__image *img, weft__image_place p, const weft_op *op)
 {
     const uint32_t heads = op->param[WEFT_ATTN_HEADS], kv_heads = op->param[WEFT_ATTN_KV_HEADS],
@@ -253,8 +261,8 @@ static int check_attn(const weft__image *img, weft__image_place p, const weft_op
         return weft__image_bad(p, "param[1]", kv_heads, "does not divide heads");
     if (!dim || dim % 64 || dim > 512)
         return weft__image_bad(p, "param[2]", dim, "head_dim is not a multiple of 64 up to 512");
-    if (op->param[WEFT_ATTN_PAGE_TOKENS] != WEFT_ATTN_PAGE)
-        return weft__image_bad(p, "param[3]", op->param[3], "pages hold 64 tokens");
+    if (!op->param[3] || op->param[3] % WEFT_ATTN_PAGE || op->param[3] > WEFT_ATTN_BLOCK)
+        return weft__image_bad(p, "param[3]", op->param[3], "blocks are not of whole pages of 64 tokens, up to 512");
     if (!blocks || blocks > 1u << 16) return weft__image_bad(p, "param[4]", blocks, "max_blocks is not 1..65536");
     if (op->n != heads * dim) return weft__image_bad(p, "n", op->n, "not heads x head_dim");
     if (op->kind == WEFT_KIND_ROPE) return check_rope(img, p, op);
@@ -262,14 +270,15 @@ static int check_attn(const weft__image *img, weft__image_place p, const weft_op
     if ((uint64_t)op->m * kv_heads * blocks != units) return weft__image_bad(p, "param[4]", blocks, "too many units");
     int rc = op_tensor(img, p, op, "partial", op->partial, REQUIRED, row, WEFT_FP32, units, floats);
     if (rc) return rc;
-    if (op->kind == WEFT_KIND_ATTN_COMBINE) {
-        rc = op_tensor(img, p, op, "out", op->out, ANYWHERE | REQUIRED, WEFT_LAYOUT_COUNT, op->dtype, op->m, op->n);
-        if (rc) return rc;
-        return op_tensor(img, p, op, "pk_out", op->pk_out, ANYWHERE | (op->flags & WEFT_OP_OUT_PACKET ? REQUIRED : 0),
-                         WEFT_LAYOUT_PACKET, op->dtype, op->m, op->n);
-    }
+    if (op->kind == WEFT_KIND_ATTN_COMBINE) return check_attn_out(img, p, op);
     rc = op_tensor(img, p, op, "x", op->x, REQUIRED, row, op->dtype, op->m, op->n);
-    return rc ? rc : check_cache(img, p, op);
+    if (!rc) rc = check_cache(img, p, op);
+    if (rc || op->out == WEFT_NONE)
+        return rc || op->squares == WEFT_NONE ? rc : weft__image_bad(p, "squares", 0, "no out");
+    rc = op_tensor(img, p, op, "squares", op->squares, REQUIRED, row, WEFT_U32, op->m, kv_heads);
+    if (!rc && img->tensors[op->squares].role != WEFT_ROLE_TABLE)
+        rc = weft__image_bad(p, "squares", op->squares, "the tensor has the wrong role");
+    return rc ? rc : check_attn_out(img, p, op);
 }
 
 static int check_op(const weft__image *img, weft__image_place p, const weft_op *op)

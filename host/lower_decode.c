@@ -2,7 +2,7 @@
  *
  *   embed    the group's first device, reader e      -> rows of x in e's memory
  *   rope     device t: its KV heads' columns of qkv  -> its queries, its cache
- *   attn     device t: its KV heads                  -> partials, then its columns of out
+ *   attn     device t: its KV heads                  -> partials, and its columns of out, by whoever is last
  *   sample   the group's first device                -> tokens fed back, where embed reads them
  *   pages    each device that has a page table       -> that table
  *
@@ -137,14 +137,18 @@ static int lower_attn(const ctx *c, const share *s)
                            .cols = (uint32_t)weft_attn_unit_floats(s->hpk, s->dim),
                            .weight = WEFT_NONE,
                            .splits = 1};
-    weft_op op = cache_op(c, s, WEFT_KIND_ATTN, s->q.n), end = cache_op(c, s, WEFT_KIND_ATTN_COMBINE, s->q.n);
+    weft_tensor arrived = t;
+    weft_op op = cache_op(c, s, WEFT_KIND_ATTN, s->q.n);
+    arrived.dtype = WEFT_U32;
+    arrived.role = WEFT_ROLE_TABLE;
+    arrived.rows = p->m;
+    arrived.cols = s->kv_heads;
     int rc = rows_base(c, c->o->x, s->device, WEFT_ROLE_ACT, p->m, s->q.n, &op.x);
     if (!rc) rc = cache_on(c, s, &op);
     if (!rc) rc = weft__base_new(p, &t, WEFT_NONE, &op.partial);
-    if (!rc) rc = weft__lower_add(c, &op);
-    end.partial = op.partial;
-    if (!rc) rc = weft__lower_activation(p, c->o->out, s->device, s->q.n, &end.out);
-    return rc ? rc : weft__lower_add(c, &end);
+    if (!rc) rc = weft__base_new(p, &arrived, WEFT_NONE, &op.squares);
+    if (!rc) rc = weft__lower_activation(p, c->o->out, s->device, s->q.n, &op.out);
+    return rc ? rc : weft__lower_add(c, &op);
 }
 
 static int lower_heads(const ctx *c, uint32_t first, uint32_t of)

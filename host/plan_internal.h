@@ -91,7 +91,7 @@ static inline uint32_t weft__op_main(const weft_op *op)
 }
 static inline uint32_t weft__op_written(const weft_op *op)
 {
-    return op->flags & WEFT_OP_PARTIAL || op->kind == WEFT_KIND_ATTN ? op->partial : op->out;
+    return op->flags & WEFT_OP_PARTIAL || (op->kind == WEFT_KIND_ATTN && op->out == WEFT_NONE) ? op->partial : op->out;
 }
 /* What they read beside: the residual, or the page table. */
 static inline uint32_t weft__op_second(const weft_op *op)

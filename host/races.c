@@ -61,7 +61,8 @@ typedef struct races {
     uint32_t *facts_of; /* [counter]: list */
     uint8_t *n_fact;    /* [counter] */
     uint32_t n_facts, cap_facts;
-    mark *marks; /* [counter] */
+    mark *marks;     /* [counter] */
+    uint8_t *shared; /* [region]: shares write it, and each read of it is of all of them */
 } races;
 
 static const uint64_t *side_of(const weft__proof *p, uint32_t device) { return p->img->side + p->queues[device].side; }
@@ -89,6 +90,7 @@ static int each_write_of(races *r, uint32_t device, uint32_t task, write_fn *fn,
         const write w = {task, at->split0 + x->s0, x->r0, x->r1, at->col0 + x->c0, at->col0 + x->c1};
         if (at->region == WEFT_NONE)
             return weft__fail(WEFT_EREFUSED, "%s writes a weight", weft__name_task(p, task).text);
+        if (x->shares) r->shared[at->region] = 1;
         rc = fn(r, at->region, &w, arg);
     }
     if (!a.words) return rc;
@@ -164,8 +166,9 @@ static int collect_writes(races *r)
 {
     const uint32_t n = r->regions.n;
     r->first = weft__table_zero(n + 2u, 8);
+    r->shared = weft__table_zero(n + 1u, 1);
     uint64_t *next = weft__table(n + 1u, 8ul);
-    int rc = r->first && next ? 0 : weft__fail(WEFT_ENOMEM, "validator: %u regions", n);
+    int rc = r->first && r->shared && next ? 0 : weft__fail(WEFT_ENOMEM, "validator: %u regions", n);
     if (!rc) rc = each_write(r, count_write, NULL);
     for (uint32_t i = 0; i < n && !rc; i++)
         r->first[i + 1] += r->first[i];
@@ -431,7 +434,7 @@ static int check_read(const races *r, uint32_t device, uint32_t task, const weft
     const weft__place *place = &r->regions.place[x->tensor];
     if (place->region == WEFT_NONE) return 0; /* a weight */
     if (is_host_written(r, place->region)) return 0;
-    if (x->shares) return check_shares(r, device, task, x, place->region);
+    if (x->shares || r->shared[place->region]) return check_shares(r, device, task, x, place->region);
     for (uint32_t s = x->s0; s < x->s1; s++) {
         uint32_t row = x->r0, lo = r->band0[place->region], hi = r->band0[place->region + 1];
         const uint32_t end = hi, split = place->split0 + s;
@@ -518,5 +521,6 @@ int weft__prove_memory(const weft__proof *p)
     free(r.facts_of);
     free(r.n_fact);
     free(r.marks);
+    free(r.shared);
     return rc;
 }

@@ -1,6 +1,6 @@
 // attn.cuh: which part of a mixed batch an attention task takes; the loader and the consumers walk it alike.
 //
-// The step's units are (row, KV head, block of 512 tokens), in that order; each counts its tokens. Task i of n takes
+// The step's units are (row, KV head, block of tokens), in that order; each counts its tokens. Task i of n takes
 // the units whose first token, in the running total T, lies in [i T / n, (i + 1) T / n): the same share on every backend.
 // Cache: pages of 64 tokens; page p of KV head h is K then V, 128 bytes a dim each, at (p kv_heads + h) of both. K's is
 // [dims / 64][64 tokens][128 bytes], 16-byte chunk c of token t at c ^ (t & 7).
@@ -10,9 +10,10 @@
 #include "../tasks/attn.h"
 #include "cta.cuh"
 
-constexpr uint32_t ATTN_PAGE_TOKENS = 64, ATTN_BLOCK_TOKENS = 512;
+constexpr uint32_t ATTN_PAGE_TOKENS = 64;
 constexpr uint32_t ATTN_HEADS = WEFT_ATTN_HEADS, ATTN_KV_HEADS = WEFT_ATTN_KV_HEADS, ATTN_HEAD_DIM = WEFT_ATTN_HEAD_DIM,
-                   ATTN_MAX_BLOCKS = WEFT_ATTN_MAX_BLOCKS, ATTN_MAX_PAGES = WEFT_ATTN_MAX_PAGES;
+                   ATTN_BLOCK_TOKENS = WEFT_ATTN_BLOCK_TOKENS, ATTN_MAX_BLOCKS = WEFT_ATTN_MAX_BLOCKS,
+                   ATTN_MAX_PAGES = WEFT_ATTN_MAX_PAGES;
 
 // The step's rows, as the forwarder has left them in this device's memory (await_step acquired them).
 WEFT_DEV const weft_step_batch *batch_of(const weft_slot &s)
@@ -35,15 +36,15 @@ WEFT_DEV uint32_t rows_to_write(const weft_slot &s)
 WEFT_DEV uint32_t attn_pages(const weft_slot &s) { return s.op.param[ATTN_HEAD_DIM] / 64; }
 
 struct attn_unit {
-    uint32_t row, slot, head, block; // head: of KV
-    uint32_t first, last;            // tokens
+    uint32_t row, tokens, slot, head, block; // tokens that the row sees; head: of KV
+    uint32_t first, last;                    // tokens
 };
 
 // A whole warp walks a share together; lane i keeps the lengths and slots of rows i and 32 + i.
 struct attn_share {
     const uint32_t *table;
     const uint8_t *cache;
-    uint32_t kv_heads, page_bytes, max_pages, n_row, lengths[2], slots[2];
+    uint32_t kv_heads, page_bytes, block_tokens, max_pages, n_row, lengths[2], slots[2];
     uint64_t at, end, run; // first token of the share, of the next share; running total at (row, head, block)
     uint32_t row = 0, head = 0, block = 0;
 
@@ -52,7 +53,8 @@ struct attn_share {
 
     __device__ explicit attn_share(const weft_slot &s)
         : table((const uint32_t *)s.op.aux), cache((const uint8_t *)s.op.w), kv_heads(s.op.param[ATTN_KV_HEADS]),
-          page_bytes(s.op.param[ATTN_HEAD_DIM] * ATTN_PAGE_TOKENS * 4), max_pages(s.op.param[ATTN_MAX_PAGES]), run(0)
+          page_bytes(s.op.param[ATTN_HEAD_DIM] * ATTN_PAGE_TOKENS * 4), block_tokens(s.op.param[ATTN_BLOCK_TOKENS]),
+          max_pages(s.op.param[ATTN_MAX_PAGES]), run(0)
     {
         const weft_step_row *r = batch_of(s)->row + threadIdx.x % 32;
         n_row = min(batch_rows(s), s.op.m);
@@ -74,13 +76,13 @@ struct attn_share {
     {
         while (run < end && row < n_row) {
             uint32_t len = length(row);
-            if (block * ATTN_BLOCK_TOKENS >= len) {
+            if (block * block_tokens >= len) {
                 block = 0;
                 if (++head == kv_heads) head = 0, row++;
                 continue;
             }
-            u.row = row, u.slot = slot(row), u.head = head, u.block = block;
-            u.first = block * ATTN_BLOCK_TOKENS, u.last = min(len, u.first + ATTN_BLOCK_TOKENS);
+            u.row = row, u.tokens = len, u.slot = slot(row), u.head = head, u.block = block;
+            u.first = block * block_tokens, u.last = min(len, u.first + block_tokens);
             bool mine = run >= at;
             run += u.last - u.first;
             block++;

@@ -11,7 +11,7 @@
 
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr uint32_t ATTN_MERGE_HEADS = 4; // queries a merge round
-static_assert(CONSUMER_WARPS * ATTN_MERGE_HEADS * (128 + 2) * sizeof(float) <= SCRATCH_BYTES, "a round fits");
+static_assert(CONSUMER_WARPS * ATTN_MERGE_HEADS * (128 + 2) * sizeof(float) <= SCRATCH_BYTES - 4, "a round fits");
 
 template <uint32_t DIM> struct attn_state { // of this lane's query (lane / 4): logits in units of log2
     float max, sum, o[DIM / 8][4];
@@ -111,6 +111,62 @@ WEFT_DEV bool attn_merge(const weft_slot &s, const attn_unit &u, const attn_stat
     return true;
 }
 
+// The partial results of a row's queries of one KV head, added in block order; zeros where there are no blocks. False: leave.
+WEFT_DEV bool combine_pair(weft_slot &s, uint32_t row, uint32_t head, uint32_t blocks, uint32_t tid)
+{
+    uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], hpk = s.op.param[ATTN_HEADS] / kv_heads,
+             dims = s.op.param[ATTN_HEAD_DIM], pairs = dims / 2, floats = dims + 2;
+    for (uint32_t q = tid / pairs; q < hpk; q += CONSUMERS / pairs) {
+        uint32_t dim = tid % pairs * 2;
+        float top = -INFINITY, sum = 0, lo = 0, hi = 0;
+#pragma unroll 4
+        for (uint32_t b = 0; b < blocks; b++) {
+            const float *p = (const float *)s.op.partial +
+                             (((uint64_t)row * kv_heads + head) * s.op.param[ATTN_MAX_BLOCKS] + b) * hpk * floats;
+            float m = __ldcg(p + q), next = fmaxf(top, m), keep = top == -INFINITY ? 0.0f : __expf(top - next),
+                  f = __expf(m - next);
+            sum = sum * keep + __ldcg(p + hpk + q) * f;
+            lo = lo * keep + __ldcg(p + 2 * hpk + q * dims + dim) * f;
+            hi = hi * keep + __ldcg(p + 2 * hpk + q * dims + dim + 1) * f;
+            top = next;
+        }
+        float scale = sum > 0 ? 1.0f / sum : 0.0f;
+        if (!store_pair(s, step_of(s).seq, row, (head * hpk + q) * dims + dim, lo * scale, hi * scale)) return false;
+    }
+    return true;
+}
+
+// Where ATTN has an out: whoever finishes the last unit of a row and KV head combines them all. False: leave.
+WEFT_DEV bool finish_unit(weft_slot &s, const attn_unit &u, const consumer &t)
+{
+    uint32_t tid = t.warp * 32 + t.lane, blocks = weft_div_up(u.tokens, s.op.param[ATTN_BLOCK_TOKENS]);
+    uint32_t *last = (uint32_t *)(smem()->scratch + SCRATCH_BYTES) - 1;
+    if (!consumer_sync()) return false; // the unit is stored
+    if (blocks > 1) {
+        if (tid == 0) {
+            uint32_t *word = (uint32_t *)s.op.squares + u.row * s.op.param[ATTN_KV_HEADS] + u.head;
+            bool mine = weft_atom_add_acq_rel_gpu(word, 1) + 1 == blocks; // each releases to the last, which acquires
+            if (mine) weft_st_relaxed_gpu(word, 0);
+            *last = mine;
+        }
+        if (!consumer_sync()) return false;
+        if (!*last) return true;
+    }
+    return combine_pair(s, u.row, u.head, blocks, tid);
+}
+
+// Rows without units: the first share makes zeros of them. False: leave.
+WEFT_DEV bool finish_idle_rows(weft_slot &s, const consumer &t)
+{
+    if (s.task.tile[0] != 0) return true;
+    for (uint32_t row = 0, n = batch_rows(s); row < rows_to_write(s); row++) {
+        if (row < n && ld_cg32(&batch_of(s)->row[row].kv_len) > 0) continue;
+        for (uint32_t h = 0; h < s.op.param[ATTN_KV_HEADS]; h++)
+            if (!combine_pair(s, row, h, 0, t.warp * 32 + t.lane)) return false;
+    }
+    return true;
+}
+
 template <uint32_t DIM> WEFT_DEV bool attn_of_dim(weft_slot &s, consumer &t)
 {
     constexpr uint32_t PAGES_EACH = DIM / 64;
@@ -140,8 +196,9 @@ template <uint32_t DIM> WEFT_DEV bool attn_of_dim(weft_slot &s, consumer &t)
         a.sum += __shfl_xor_sync(~0u, a.sum, 2);
         for (uint32_t h0 = 0; h0 < hpk; h0 += ATTN_MERGE_HEADS)
             if (!attn_merge<DIM>(s, u, a, hpk, h0, t)) return false;
+        if (s.op.squares && !finish_unit(s, u, t)) return false;
     }
-    return true;
+    return !s.op.squares || finish_idle_rows(s, t);
 }
 
 WEFT_DEV bool body_attn(const cta &, weft_slot &s, consumer &t)
@@ -153,32 +210,14 @@ WEFT_DEV bool body_attn(const cta &, weft_slot &s, consumer &t)
 WEFT_DEV bool body_attn_combine(const cta &, weft_slot &s, consumer &t)
 {
     if (!await_all(s)) return false;
-    uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], hpk = s.op.param[ATTN_HEADS] / kv_heads, tid = t.warp * 32 + t.lane,
-             dims = s.op.param[ATTN_HEAD_DIM], pairs = dims / 2, floats = dims + 2, n_row = min(batch_rows(s), s.op.m),
-             last = rows_to_write(s);
+    uint32_t kv_heads = s.op.param[ATTN_KV_HEADS], n_row = min(batch_rows(s), s.op.m), last = rows_to_write(s);
     for (uint32_t i = s.task.tile[0]; i < s.task.tile[0] + s.task.tile[1]; i++) {
-        uint32_t row = i / kv_heads, head = i % kv_heads;
+        uint32_t row = i / kv_heads;
         if (row >= last) break;
-        uint32_t tokens = row < n_row ? ld_cg32(&batch_of(s)->row[row].kv_len) : 0,
-                 blocks = weft_div_up(tokens, ATTN_BLOCK_TOKENS);
-        for (uint32_t q = tid / pairs; q < hpk; q += CONSUMERS / pairs) {
-            uint32_t dim = tid % pairs * 2;
-            float top = -INFINITY, sum = 0, lo = 0, hi = 0;
-#pragma unroll 4
-            for (uint32_t b = 0; b < blocks; b++) {
-                const float *p = (const float *)s.op.partial +
-                                 ((uint64_t)i * s.op.param[ATTN_MAX_BLOCKS] + b) * hpk * floats;
-                float m = __ldcg(p + q), next = fmaxf(top, m), keep = top == -INFINITY ? 0.0f : __expf(top - next),
-                      f = __expf(m - next);
-                sum = sum * keep + __ldcg(p + hpk + q) * f;
-                lo = lo * keep + __ldcg(p + 2 * hpk + q * dims + dim) * f;
-                hi = hi * keep + __ldcg(p + 2 * hpk + q * dims + dim + 1) * f;
-                top = next;
-            }
-            float scale = sum > 0 ? 1.0f / sum : 0.0f; // a row that does nothing is zero, and its packets are sent
-            if (!store_pair(s, step_of(s).seq, row, (head * hpk + q) * dims + dim, lo * scale, hi * scale))
-                return false;
-        }
+        uint32_t tokens = row < n_row ? ld_cg32(&batch_of(s)->row[row].kv_len) : 0;
+        if (!combine_pair(s, row, i % kv_heads, weft_div_up(tokens, s.op.param[ATTN_BLOCK_TOKENS]),
+                          t.warp * 32 + t.lane))
+            return false;
     }
     return true;
 }

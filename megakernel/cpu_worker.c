@@ -34,13 +34,22 @@ static void write_packet(void *worker, uint64_t buffer, uint64_t index, uint32_t
     weft_packet_put((weft_w64 *)(uintptr_t)buffer + index, word, w->step.seq);
 }
 
+static int arrive_at(void *worker, uint64_t word, uint32_t n)
+{
+    weft_w32 *w = (weft_w32 *)(uintptr_t)word;
+    (void)worker;
+    if (weft_atom_add_acq_rel_gpu(w, 1) + 1 != n) return 0; /* each releases to the last, which acquires */
+    weft_st_relaxed_gpu(w, 0);
+    return 1;
+}
+
 static uint64_t read_clock(void *worker)
 {
     (void)worker;
     return weft__now_ns();
 }
 
-static const weft_worker_calls calls = {read_packets, write_packet, read_clock};
+static const weft_worker_calls calls = {read_packets, write_packet, arrive_at, read_clock};
 
 /* -------------------------------------------------------------------------------------------------------- the loop */
 

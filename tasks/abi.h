@@ -226,7 +226,7 @@ typedef struct weft_op {
     uint32_t x, w, out, aux;
     uint32_t scale; /* of FP8 and INT8 weights; ROPE: its vector of fp32; SAMPLE: what SURVEY found */
     uint32_t pk_x, pk_out, pk_aux, partial;
-    /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages of a sequence */
+    /* ATTN, ATTN_COMBINE: heads, kv_heads, head_dim, block_tokens, max_blocks, max_pages of a sequence */
     uint32_t param[6];
     float eps;
     /* PARTIAL of a GEMM and REDUCE, with NORM: PARTIAL tensor of m x groups of W; [split][group][row] is the sum of squares

@@ -24,7 +24,7 @@ WEFT_STATIC_ASSERT(sizeof(scratch) <= WEFT_SCRATCH_BYTES, "the worker's scratch 
 
 typedef struct shape {
     const weft_op_rt *op;
-    uint32_t heads, kv_heads, dim, hpk, max_blocks, max_pages;
+    uint32_t heads, kv_heads, dim, hpk, block, max_blocks, max_pages;
     uint32_t n_row;
     const weft_step_row *row;
 } shape;
@@ -38,6 +38,7 @@ static shape shape_of(const weft_task_ctx *ctx)
                p[WEFT_ATTN_KV_HEADS],
                p[WEFT_ATTN_HEAD_DIM],
                p[WEFT_ATTN_HEADS] / p[WEFT_ATTN_KV_HEADS],
+               p[WEFT_ATTN_BLOCK_TOKENS],
                p[WEFT_ATTN_MAX_BLOCKS],
                p[WEFT_ATTN_MAX_PAGES],
                weft__batch_rows(ctx),
@@ -89,8 +90,7 @@ static float dot(const float *a, const float *b, uint32_t n)
 
 static void run_unit(const shape *s, uint32_t r, uint32_t h, uint32_t block, scratch *w)
 {
-    uint32_t t0 = block * WEFT_ATTN_BLOCK, left = s->row[r].kv_len - t0,
-             n = left < WEFT_ATTN_BLOCK ? left : WEFT_ATTN_BLOCK;
+    uint32_t t0 = block * s->block, left = s->row[r].kv_len - t0, n = left < s->block ? left : s->block;
     float scale = 1.44269504f / sqrtf((float)s->dim);
     float *m = (float *)(uintptr_t)s->op->partial +
                weft_attn_unit(s->kv_heads, s->max_blocks, r, h, block) * weft_attn_unit_floats(s->hpk, s->dim);
@@ -119,6 +119,25 @@ static void run_unit(const shape *s, uint32_t r, uint32_t h, uint32_t block, scr
     }
 }
 
+static void combine_pair(const weft_task_ctx *ctx, const shape *s, uint32_t r, uint32_t h);
+
+/* Where ATTN has an out: the last unit of a row and KV head combines all of them. */
+static void finish_unit(const weft_task_ctx *ctx, const shape *s, uint32_t r, uint32_t h)
+{
+    const uint64_t word = s->op->squares + ((uint64_t)r * s->kv_heads + h) * 4;
+    if (s->op->squares && ctx->calls->arrive(ctx->worker, word, weft_div_up(s->row[r].kv_len, s->block)))
+        combine_pair(ctx, s, r, h);
+}
+
+/* Rows without units: the first share makes zeros of them. */
+static void finish_idle_rows(const weft_task_ctx *ctx, const shape *s)
+{
+    if (!s->op->squares || ctx->t->tile[0]) return;
+    for (uint32_t r = 0; r < ctx->step->rows && r < s->op->m; r++)
+        for (uint32_t h = 0; h < s->kv_heads && (r >= s->n_row || !s->row[r].kv_len); h++)
+            combine_pair(ctx, s, r, h);
+}
+
 int weft__body_attn(const weft_task_ctx *ctx)
 {
     shape s = shape_of(ctx);
@@ -130,17 +149,21 @@ int weft__body_attn(const weft_task_ctx *ctx)
         uint32_t len = s.row[r].kv_len;
         for (uint32_t h = 0; h < s.kv_heads; h++, first += len) {
             if (first + len <= begin || first >= end) continue;
-            for (uint32_t t = 0; t < len; t += WEFT_ATTN_BLOCK)
-                if (first + t >= begin && first + t < end) run_unit(&s, r, h, t / WEFT_ATTN_BLOCK, ctx->scratch);
+            for (uint32_t t = 0; t < len; t += s.block)
+                if (first + t >= begin && first + t < end) {
+                    run_unit(&s, r, h, t / s.block, ctx->scratch);
+                    finish_unit(ctx, &s, r, h);
+                }
         }
     }
+    finish_idle_rows(ctx, &s);
     return 0;
 }
 
 /* One query head: the partials of all blocks, brought to one maximum. */
 static void combine(const shape *s, uint32_t r, uint32_t h, uint32_t j, float *o)
 {
-    uint32_t blocks = weft_div_up(s->row[r].kv_len, WEFT_ATTN_BLOCK);
+    uint32_t blocks = weft_div_up(s->row[r].kv_len, s->block);
     uint64_t unit_floats = weft_attn_unit_floats(s->hpk, s->dim);
     const float *unit = (const float *)(uintptr_t)s->op->partial +
                         weft_attn_unit(s->kv_heads, s->max_blocks, r, h, 0) * unit_floats;
@@ -159,25 +182,30 @@ static void combine(const shape *s, uint32_t r, uint32_t h, uint32_t j, float *o
         o[d] /= l;
 }
 
+/* A row's queries of one KV head, stored; zeros for a row that the step lacks: who reads packets waits for every row's. */
+static void combine_pair(const weft_task_ctx *ctx, const shape *s, uint32_t r, uint32_t h)
+{
+    float *o = ((scratch *)ctx->scratch)->row;
+    for (uint32_t j = 0; j < s->hpk; j++) {
+        if (r < s->n_row)
+            combine(s, r, h, j, o);
+        else
+            memset(o, 0, s->dim * sizeof *o);
+        for (uint32_t d = 0; d < s->dim; d += 16) {
+            uint16_t half[16];
+            for (uint32_t c = 0; c < 16; c++)
+                half[c] = weft_f32_to_half(s->op->dtype, o[d + c]);
+            weft__store_elements(ctx, r, (h * s->hpk + j) * s->dim + d, 16, half);
+        }
+    }
+}
+
 int weft__body_attn_combine(const weft_task_ctx *ctx)
 {
     shape s = shape_of(ctx);
-    float *o = ((scratch *)ctx->scratch)->row;
     for (uint32_t i = ctx->t->tile[0]; i < ctx->t->tile[0] + ctx->t->tile[1]; i++) {
-        uint32_t r = i / s.kv_heads, h = i % s.kv_heads;
-        if (r >= ctx->step->rows) return 0;
-        for (uint32_t j = 0; j < s.hpk; j++) {
-            if (r < s.n_row)
-                combine(&s, r, h, j, o);
-            else
-                memset(o, 0, s.dim * sizeof *o); /* who reads packets waits for those of every row */
-            for (uint32_t d = 0; d < s.dim; d += 16) {
-                uint16_t half[16];
-                for (uint32_t c = 0; c < 16; c++)
-                    half[c] = weft_f32_to_half(s.op->dtype, o[d + c]);
-                weft__store_elements(ctx, r, (h * s.hpk + j) * s.dim + d, 16, half);
-            }
-        }
+        if (i / s.kv_heads >= ctx->step->rows) return 0;
+        combine_pair(ctx, &s, i / s.kv_heads, i % s.kv_heads);
     }
     return 0;
 }

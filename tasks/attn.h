@@ -1,8 +1,8 @@
 /* attn.h: attention over a paged KV cache: memory layout, units of work, partials. C11, C++ and CUDA.
  *
  * Rows r = 0 .. n_row-1 of the step's payload (weft_step_batch) each see the first kv_len tokens of their sequence, their own
- * included. param[] of the ops (enum weft_attn_param): heads, kv_heads, head_dim, page_tokens, max_blocks, max_pages. Query
- * heads h * hpk .. + hpk (hpk = heads / kv_heads) share KV head h. head_dim is a multiple of 64; page_tokens is 64.
+ * included. param[] of the ops (enum weft_attn_param): heads, kv_heads, head_dim, block_tokens, max_blocks, max_pages. Query
+ * heads h * hpk .. + hpk (hpk = heads / kv_heads) share KV head h. head_dim is a multiple of 64; so is block_tokens, up to 512.
  *
  *   table (PAGES op.out; op.aux) u32 [slot][max_pages]: the page of tokens 64*i .. of a slot's sequence
  *   qkv   (ROPE op.x)  [row][KV head][hpk queries, key, value][head_dim], 16-bit, any layout of activations
@@ -15,11 +15,12 @@
  *                   at c ^ (token & 7). head_dim 128: 16 KB, two boxes of 8 KB in 128-byte swizzle
  *   partials        fp32, unit u = (row * kv_heads + h) * max_blocks + block: m[hpk], l[hpk], o[hpk][head_dim], where
  *                   m = max of score * log2(e) / sqrt(head_dim), l = sum of 2^(. - m), o = sum of 2^(. - m) * v
- *   out   (ATTN_COMBINE) [row][heads * head_dim], in its own layout
+ *   arrived (ATTN op.squares, where it has an out) u32 [row][KV head], zero between steps: units of this step that are done
+ *   out   (ATTN with `arrived`: whoever finishes the last unit of a row and KV head combines them; else ATTN_COMBINE) [row][heads * head_dim], in its own layout
  *
  * ROPE writes what row r has for KV head h at its position; ATTN reads what all rows wrote, and what earlier steps did.
  *
- * A unit is (row, KV head, block of 512 tokens at absolute positions), numbered in that order. Units are dealt out by
+ * A unit is (row, KV head, block of block_tokens tokens at absolute positions), numbered in that order. Units are dealt out by
  * tokens: unit u begins at first(u) in the running total of the tokens of all units; share i of n takes those with
  * i*T/n <= first(u) < (i+1)*T/n (64-bit integers, T the total). So every unit has one owner, whatever n.             */
 #ifndef WEFT_TASKS_ATTN_H
@@ -27,14 +28,14 @@
 
 #include "layout.h"
 
-#define WEFT_ATTN_BLOCK 512u
+#define WEFT_ATTN_BLOCK 512u /* the longest, and where nothing else is said */
 #define WEFT_ATTN_PAGE 64u
 
 enum weft_attn_param {
     WEFT_ATTN_HEADS = 0,
     WEFT_ATTN_KV_HEADS = 1,
     WEFT_ATTN_HEAD_DIM = 2,
-    WEFT_ATTN_PAGE_TOKENS = 3,
+    WEFT_ATTN_BLOCK_TOKENS = 3,
     WEFT_ATTN_MAX_BLOCKS = 4,
     WEFT_ATTN_MAX_PAGES = 5
 };

@@ -23,6 +23,9 @@ typedef struct weft_worker_calls {
     int (*packets)(void *worker, uint64_t buffer, uint64_t first, uint32_t mask, uint32_t words[8]);
     /* Writes one packet with this step's tag. */
     void (*put_packet)(void *worker, uint64_t buffer, uint64_t index, uint32_t word);
+    /* Adds 1 to the word at `word`, which lies with this device and which only such calls touch; 1: it was the n-th to do so, and
+     * sees what the others had written before theirs; the word is 0 again. */
+    int (*arrive)(void *worker, uint64_t word, uint32_t n);
     /* Nanoseconds of a monotonic clock. */
     uint64_t (*now_ns)(void *worker);
 } weft_worker_calls;

@@ -46,7 +46,7 @@ struct Attention {
         fill(len);
         op.x = addr(q), op.w = addr(kv), op.aux = addr(table), op.partial = addr(partial), op.out = addr(out);
         op.m = op.out_rows = n_seq, op.out_cols = heads * dim, op.out_layout = WEFT_LAYOUT_ROW, op.dtype = WEFT_BF16;
-        uint32_t p[6] = {heads, kv_heads, dim, 64, max_blocks, max_pages};
+        uint32_t p[6] = {heads, kv_heads, dim, WEFT_ATTN_BLOCK, max_blocks, max_pages};
         memcpy(op.param, p, sizeof p);
         step.seq = 1, step.rows = n_seq, step.payload_bytes = sizeof payload;
     }

@@ -124,7 +124,7 @@ Cache add_cache(Rig &rig, const Heads &h, uint32_t slots, uint32_t max_pages, ui
 
 void set_cache(weft_op &op, const Heads &h, const Cache &c)
 {
-    const uint32_t param[6] = {h.heads(), h.kv_heads, h.dim, WEFT_ATTN_PAGE, weft_div_up(c.max_pages, 8), c.max_pages};
+    const uint32_t param[6] = {h.heads(), h.kv_heads, h.dim, WEFT_ATTN_BLOCK, weft_div_up(c.max_pages, 8), c.max_pages};
     memcpy(op.param, param, sizeof param);
     op.w = c.kv, op.aux = c.table;
 }

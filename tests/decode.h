@@ -158,7 +158,7 @@ inline std::vector<float> run_batch(const Model &model, std::vector<Sequence> se
     std::shuffle(pages.begin(), pages.end(), std::mt19937(3));
     std::mt19937 random(11);
     double errors = 0, rows = 0;
-    for (size_t step = 0; step < 200; step++) {
+    for (size_t step = 0; step < 400; step++) {
         std::vector<weft_step_row> batch;
         std::vector<weft_page_write> writes;
         std::vector<std::pair<size_t, size_t>> at; // of each row: sequence, position
@@ -205,7 +205,7 @@ inline std::vector<Sequence> sequences_of(const Model &m)
 {
     std::vector<Sequence> out;
     std::mt19937 random(5);
-    const std::pair<uint32_t, size_t> shapes[] = {{3, 70}, {0, 9}, {4, 1}, {1, 33}};
+    const std::pair<uint32_t, size_t> shapes[] = {{3, 300}, {0, 9}, {4, 1}, {1, 33}};
     for (auto [slot, n] : shapes) {
         Sequence s;
         s.slot = slot;

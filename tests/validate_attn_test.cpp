@@ -78,7 +78,7 @@ struct Attention {
         op.m = m;
         op.n = heads * dim;
         op.partial = PARTIAL;
-        const uint32_t param[6] = {heads, kv_heads, dim, WEFT_ATTN_PAGE, blocks, pages};
+        const uint32_t param[6] = {heads, kv_heads, dim, WEFT_ATTN_BLOCK, blocks, pages};
         memcpy(op.param, param, sizeof param);
         w.devices[0].workers = 1;
         w.devices[0].n_op = 2;
@@ -160,7 +160,7 @@ TEST(ValidateAttn, ShapesAreChecked)
     const std::pair<const char *, std::function<void(Attention &)>> cases[] = {
         {"ops[0].param[1]", [](Attention &a) { a.w.ops[0].param[WEFT_ATTN_KV_HEADS] = 0; }},
         {"ops[0].param[2]", [](Attention &a) { a.w.ops[0].param[WEFT_ATTN_HEAD_DIM] = 65; }},
-        {"ops[0].param[3]", [](Attention &a) { a.w.ops[0].param[WEFT_ATTN_PAGE_TOKENS] = 128; }},
+        {"ops[0].param[3]", [](Attention &a) { a.w.ops[0].param[WEFT_ATTN_BLOCK_TOKENS] = 96; }},
         {"ops[0].param[4]", [](Attention &a) { a.w.ops[0].param[WEFT_ATTN_MAX_BLOCKS] = 0; }},
         {"ops[0].partial", [](Attention &a) { a.w.ops[0].param[WEFT_ATTN_MAX_BLOCKS] = 9; }},
         {"ops[0].aux", [](Attention &a) { a.w.ops[0].param[WEFT_ATTN_MAX_PAGES] = 17; }},
