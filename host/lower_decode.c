@@ -2,7 +2,7 @@
  *
  *   embed    the group's first device, reader e      -> rows of x in e's memory
  *   rope     device t: its KV heads' columns of qkv  -> its queries, its cache
- *   attn     device t: its KV heads                  -> partials, and its columns of out, by whoever is last
+ *   attn     device t: its KV heads                  -> partials, then its columns of out
  *   sample   the group's first device                -> tokens fed back, where embed reads them
  *   pages    each device that has a page table       -> that table
  *
@@ -14,6 +14,12 @@
 #include <string.h>
 
 typedef weft__lowering ctx;
+
+enum {
+    COMBINE_ROWS =
+        4 /* with few rows units end once, and who is last combines them: one hand-over less. With many, a meeting a
+                        unit costs more than tasks of their own do (docs/notebook.md) */
+};
 
 static uint32_t find(const weft__plan_state *p, uint32_t gt, uint32_t device)
 {
@@ -146,9 +152,15 @@ static int lower_attn(const ctx *c, const share *s)
     int rc = rows_base(c, c->o->x, s->device, WEFT_ROLE_ACT, p->m, s->q.n, &op.x);
     if (!rc) rc = cache_on(c, s, &op);
     if (!rc) rc = weft__base_new(p, &t, WEFT_NONE, &op.partial);
-    if (!rc) rc = weft__base_new(p, &arrived, WEFT_NONE, &op.squares);
-    if (!rc) rc = weft__lower_activation(p, c->o->out, s->device, s->q.n, &op.out);
-    return rc ? rc : weft__lower_add(c, &op);
+    const int together = p->m <= COMBINE_ROWS;
+    if (!rc && together) rc = weft__base_new(p, &arrived, WEFT_NONE, &op.squares);
+    if (!rc && together) rc = weft__lower_activation(p, c->o->out, s->device, s->q.n, &op.out);
+    if (!rc) rc = weft__lower_add(c, &op);
+    if (rc || together) return rc;
+    weft_op end = cache_op(c, s, WEFT_KIND_ATTN_COMBINE, s->q.n);
+    end.partial = op.partial;
+    rc = weft__lower_activation(p, c->o->out, s->device, s->q.n, &end.out);
+    return rc ? rc : weft__lower_add(c, &end);
 }
 
 static int lower_heads(const ctx *c, uint32_t first, uint32_t of)

@@ -42,9 +42,8 @@ struct attn_unit {
 
 // A whole warp walks a share together; lane i keeps the lengths and slots of rows i and 32 + i.
 struct attn_share {
-    const uint32_t *table;
     const uint8_t *cache;
-    uint32_t kv_heads, page_bytes, block_tokens, max_pages, n_row, lengths[2], slots[2];
+    uint32_t kv_heads, page_bytes, block_tokens, n_row, lengths[2], slots[2];
     uint64_t at, end, run; // first token of the share, of the next share; running total at (row, head, block)
     uint32_t row = 0, head = 0, block = 0;
 
@@ -52,9 +51,9 @@ struct attn_share {
     __device__ uint32_t slot(uint32_t i) const { return __shfl_sync(~0u, i < 32 ? slots[0] : slots[1], i % 32); }
 
     __device__ explicit attn_share(const weft_slot &s)
-        : table((const uint32_t *)s.op.aux), cache((const uint8_t *)s.op.w), kv_heads(s.op.param[ATTN_KV_HEADS]),
+        : cache((const uint8_t *)s.op.w), kv_heads(s.op.param[ATTN_KV_HEADS]),
           page_bytes(s.op.param[ATTN_HEAD_DIM] * ATTN_PAGE_TOKENS * 4), block_tokens(s.op.param[ATTN_BLOCK_TOKENS]),
-          max_pages(s.op.param[ATTN_MAX_PAGES]), run(0)
+          run(0)
     {
         const weft_step_row *r = batch_of(s)->row + threadIdx.x % 32;
         n_row = min(batch_rows(s), s.op.m);
@@ -89,11 +88,6 @@ struct attn_share {
             if (mine) return true;
         }
         return false;
-    }
-
-    __device__ uint32_t page_id(const attn_unit &u, uint32_t token) const
-    {
-        return __ldcg(table + (uint64_t)u.slot * max_pages + token / ATTN_PAGE_TOKENS);
     }
 
     __device__ const uint8_t *page(const attn_unit &u, uint32_t id) const

@@ -170,6 +170,7 @@ WEFT_DEV bool finish_idle_rows(weft_slot &s, const consumer &t)
 template <uint32_t DIM> WEFT_DEV bool attn_of_dim(weft_slot &s, consumer &t)
 {
     constexpr uint32_t PAGES_EACH = DIM / 64;
+    attn_share share(s); // the step's rows are there before its inputs are
     if (!await_all(s)) return false;
     if (t.page % PAGES_EACH != 0) { // as the loader does
         if (!await_full(t)) return false;
@@ -178,7 +179,6 @@ template <uint32_t DIM> WEFT_DEV bool attn_of_dim(weft_slot &s, consumer &t)
     }
     uint32_t hpk = s.op.param[ATTN_HEADS] / s.op.param[ATTN_KV_HEADS], group = t.warp / 4;
     float scale = rsqrtf((float)DIM) * LOG2E;
-    attn_share share(s);
     for (attn_unit u; share.next(u);) {
         uint32_t q[DIM / 16][2], page = 0;
         load_queries<DIM>(q, s, u, hpk, t.lane);

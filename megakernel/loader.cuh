@@ -94,10 +94,11 @@ WEFT_DEV bool load_wide(const cta &c, loader &l, weft_slot &s)
 }
 
 // The ids of a unit's pages: lane i's is that of page i. Read a unit ahead, so that no load waits for them.
-WEFT_DEV uint32_t unit_pages(const attn_share &share, const attn_unit &u)
+WEFT_DEV uint32_t unit_pages(const weft_slot &s, const attn_unit &u)
 {
+    const uint32_t *table = (const uint32_t *)s.op.aux + (uint64_t)u.slot * s.op.param[ATTN_MAX_PAGES];
     uint32_t token = u.first + threadIdx.x % 32 * ATTN_PAGE_TOKENS;
-    return token < u.last ? share.page_id(u, token) : 0;
+    return token < u.last ? __ldcg(table + token / ATTN_PAGE_TOKENS) : 0;
 }
 
 // K and V of one page: neighbours in the cache and in the ring, so one copy brings both: into one page of the ring, or into two.
@@ -130,10 +131,10 @@ WEFT_DEV bool load_attn(loader &l, weft_slot &s)
     attn_share share(s);
     attn_unit u, next;
     bool more = share.next(u);
-    uint32_t ids = more ? unit_pages(share, u) : 0;
+    uint32_t ids = more ? unit_pages(s, u) : 0;
     while (more) {
         more = share.next(next);
-        uint32_t next_ids = more ? unit_pages(share, next) : 0;
+        uint32_t next_ids = more ? unit_pages(s, next) : 0;
         for (uint32_t i = 0, n = weft_div_up(u.last - u.first, ATTN_PAGE_TOKENS); i < n; i++) {
             const uint8_t *kv = share.page(u, __shfl_sync(~0u, ids, i));
             if (lane == 0) ok = load_kv(l, kv, pages, page, use);

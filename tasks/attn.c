@@ -133,7 +133,7 @@ static void finish_unit(const weft_task_ctx *ctx, const shape *s, uint32_t r, ui
 static void finish_idle_rows(const weft_task_ctx *ctx, const shape *s)
 {
     if (!s->op->squares || ctx->t->tile[0]) return;
-    for (uint32_t r = 0; r < ctx->step->rows && r < s->op->m; r++)
+    for (uint32_t r = 0; r < weft__rows_to_write(ctx); r++)
         for (uint32_t h = 0; h < s->kv_heads && (r >= s->n_row || !s->row[r].kv_len); h++)
             combine_pair(ctx, s, r, h);
 }
@@ -204,7 +204,7 @@ int weft__body_attn_combine(const weft_task_ctx *ctx)
 {
     shape s = shape_of(ctx);
     for (uint32_t i = ctx->t->tile[0]; i < ctx->t->tile[0] + ctx->t->tile[1]; i++) {
-        if (i / s.kv_heads >= ctx->step->rows) return 0;
+        if (i / s.kv_heads >= weft__rows_to_write(ctx)) return 0;
         combine_pair(ctx, &s, i / s.kv_heads, i % s.kv_heads);
     }
     return 0;

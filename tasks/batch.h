@@ -15,6 +15,14 @@ static inline uint32_t weft__batch_rows(const weft_task_ctx *ctx)
     return n;
 }
 
+/* Rows of out that are written: those of the step, and where there are packets all of them, since who reads packets may take
+ * rows that the step lacks. */
+static inline uint32_t weft__rows_to_write(const weft_task_ctx *ctx)
+{
+    const uint32_t m = ctx->op->m;
+    return ctx->op->flags & WEFT_OP_OUT_PACKET || ctx->step->rows > m ? m : ctx->step->rows;
+}
+
 static inline uint32_t weft__batch_writes(const weft_task_ctx *ctx)
 {
     const weft_step_batch *b = (const weft_step_batch *)ctx->payload;

@@ -24,8 +24,8 @@ int weft__body_embed(const weft_task_ctx *ctx)
     const weft_op_rt *op = ctx->op;
     const weft_step_batch *batch = (const weft_step_batch *)ctx->payload;
     const uint32_t n_row = weft__batch_rows(ctx), *tile = ctx->t->tile;
-    const uint32_t end = tile[0] + weft_rows_of(op, ctx->step, tile[0], tile[3]);
-    for (uint32_t r = tile[0]; r < end; r++) {
+    const uint32_t end = weft__rows_to_write(ctx);
+    for (uint32_t r = tile[0]; r < tile[0] + tile[3] && r < end; r++) {
         const int used = r < n_row;
         const uint32_t token = used ? token_of(ctx, batch->row[r].token) : WEFT_NONE;
         for (uint32_t c = 0; c < op->k; c += 16) {
