@@ -16,10 +16,15 @@ $(BUILD)/build.ninja: | setup
 setup:
 	@$(if $(findstring WEFT_SYSROOT,$(CMAKE_ARGS)),true,cmake/setup.sh $(if $(filter test,$(MAKECMDGOALS)),relacy-dev))
 
-# A real model's MLP blocks on two devices, under every strategy, checked against float64; as a table.
+# A real model answers a question, whole decode steps as tasks; then its MLP blocks on two devices, under every strategy, checked
+# against float64, as a table.
+QUESTION ?= What is the capital of France?
 run: $(BUILD)/build.ninja
 	@cmake --build $(BUILD) -j $(JOBS) --target weft_cli -- --quiet
-	@model=$$(cmake/model.sh) && $(BUILD)/weft tour $${model:+--model "$$model"} --trace build/weft.trace.json
+	@model=$$(cmake/model.sh) && if [ -n "$$model" ]; then \
+		echo "SmolLM2-135M-Instruct is asked: $(QUESTION)"; \
+		$(BUILD)/weft generate --model "$$model" --chat --prompt "$(QUESTION)" --max-tokens 60 && echo || exit; \
+	fi && $(BUILD)/weft tour $${model:+--model "$$model"} --trace build/weft.trace.json
 
 test: all
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)

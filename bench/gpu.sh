@@ -1,11 +1,11 @@
 #!/bin/bash
 # Everything that needs a GPU, in one call: ceilings and baseline, chains, steps, hand-offs, attention, tests, sanitizers.
-# usage: bench/gpu.sh BUILD_DIR OUT_DIR [PART...]     (parts: base chain bench tests sanitize; default: all but sanitize)
+# usage: bench/gpu.sh BUILD_DIR OUT_DIR [PART...]     (parts: base chain bench decode tests sanitize; default: all but sanitize)
 # One JSON line a result in OUT_DIR/PART.json, test output in OUT_DIR/tests.txt, a short table on stdout.
 set -u
 build=$1 out=$2
 shift 2
-parts=${*:-base chain bench tests}
+parts=${*:-base chain bench decode tests}
 mkdir -p "$out"
 bounded() { timeout -s KILL "${LIMIT:-60}" "$@"; } # a hang must not cost the machine
 run() { bounded "$build/weft" run --deadline 3000000 --devices cuda --warmup 30 --json "$@" 2>&1 | tail -n 1; }
@@ -47,8 +47,18 @@ bench() {
     bounded "$build/bench/weft_dags" --devices cuda:0 --count 10000 --pack 32 --both
 }
 
+decode() {
+    local d="$build/bench/weft_decode --devices cuda:0 --deadline 3000000 --ceiling ${CEILING:-4562}"
+    for context in 32 512 2048; do bounded $d --context $context; done
+    for batch in 16 64; do bounded $d --batch $batch --tokens 64; done
+    bounded $d --devices cuda:0/2 --strategy tp
+    bounded $d --shape llama-3.1-8b
+    for context in 8192 32768; do bounded $d --shape llama-3.1-8b --context $context --tokens 64 --repeats 5; done
+    bounded $d --shape llama-3.1-8b --batch 16 --tokens 64
+}
+
 tests() { # line buffered, so that a test that hangs is named
-    for name in abort dags life bodies; do
+    for name in abort dags life bodies kinds sample decode; do
         WEFT_TEST_CYCLES=${CYCLES:-100} WEFT_TEST_DAGS=300 WEFT_TEST_CASES=60 LIMIT=120 bounded \
             stdbuf -oL "$build/tests/cuda_${name}_test"
     done
@@ -58,6 +68,7 @@ sanitize() {
     for tool in memcheck racecheck synccheck; do
         WEFT_TEST_CASES=3 LIMIT=150 bounded compute-sanitizer --tool $tool "$build/tests/cuda_bodies_test" \
             --gtest_filter='*Random*' | tail -n 3
+        LIMIT=150 bounded compute-sanitizer --tool $tool "$build/tests/cuda_decode_test" --gtest_filter='*Samples*' | tail -n 3
     done
 }
 

@@ -31,8 +31,9 @@ WEFT_DEV bool body_embed(const cta &, weft_slot &s, consumer &t)
         if (used && token & WEFT_TOKEN_OF)
             token = ld_cg32((const uint32_t *)s.op.x + (seq - 1) % 2 * WEFT_MAX_ROWS + token % WEFT_MAX_ROWS);
         bool known = token < s.op.n;
+        uint32_t instead = used ? 0x7fff7fffu : 0; // NaN: there is no such token
         for (uint32_t c = (t.warp * 32 + t.lane) * 2; c < s.op.k; c += CONSUMERS * 2) {
-            uint32_t w = known ? __ldg((const uint32_t *)(s.op.w + weft_atom_offset(s.op.k, token, c))) : 0x7fff7fffu;
+            uint32_t w = known ? __ldg((const uint32_t *)(s.op.w + weft_atom_offset(s.op.k, token, c))) : instead;
             if (!store_pair(s, seq, m, c, bf16_lo(w), bf16_hi(w))) return false;
         }
     }
