@@ -189,7 +189,7 @@ struct BodyBench {
 
     int run(weft_body *body, uint32_t a, uint32_t b, uint32_t d, uint32_t e)
     {
-        static const weft_worker_calls calls = {read_packets, write_packet, nullptr};
+        static const weft_worker_calls calls = {read_packets, write_packet, nullptr, nullptr};
         weft_task t{};
         t.tile[0] = a, t.tile[1] = b, t.tile[2] = d, t.tile[3] = e;
         weft_task_ctx ctx{};
