@@ -367,7 +367,7 @@ int weft__graph_decode(const weft__decode *d, weft__graph **out)
     build b = {.d = d, .c = d->config};
     const weft__config *c = d->config;
     char text[192];
-    uint32_t fed, embedding, x;
+    uint32_t fed = WEFT_NONE, embedding = WEFT_NONE, x = WEFT_NONE;
     *out = NULL;
     int rc = check_decode(d);
     if (rc || (rc = weft__graph_new(&b.g))) return rc;
