@@ -78,6 +78,7 @@ WEFT_DEV void set_up(const cta &c, uint32_t worker)
     }
 }
 
+template <bool RINGS>
 __global__ void __launch_bounds__(CTA_THREADS, 1) weft_resident(const __grid_constant__ weft__launch launch)
 {
     uint32_t i = 0;
@@ -90,10 +91,10 @@ __global__ void __launch_bounds__(CTA_THREADS, 1) weft_resident(const __grid_con
     if (threadIdx.x < 128) {
         regs_dec<56>();
         switch (threadIdx.x / 32) {
-        case 0: fetch_loop(c); break;
+        case 0: fetch_loop<RINGS>(c); break;
         case 1: load_loop(c); break;
         case 2: wait_loop(c); break;
-        default: signal_loop(c); break;
+        default: signal_loop<RINGS>(c); break;
         }
     } else {
         regs_inc<224>();
@@ -113,7 +114,10 @@ __global__ void fill_seeded(uint16_t *dst, uint32_t rows, uint32_t cols, uint64_
     }
 }
 
-const void *weft__kernel(void) { return (const void *)weft_resident; }
+const void *weft__kernel(bool rings)
+{
+    return rings ? (const void *)weft_resident<true> : (const void *)weft_resident<false>;
+}
 unsigned weft__kernel_threads(void) { return CTA_THREADS; }
 unsigned weft__kernel_smem(void) { return sizeof(cta_smem); }
 void weft__kernel_fill_seeded(void *dst, uint32_t rows, uint32_t cols, uint64_t seed, float scale, void *stream)

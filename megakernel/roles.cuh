@@ -380,7 +380,7 @@ WEFT_DEV void fetch_stop(const cta &c, fetcher &f)
         put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_EXIT);
 }
 
-WEFT_DEV void fetch_loop(const cta &c)
+template <bool RINGS> WEFT_DEV void fetch_loop(const cta &c)
 {
     fetcher f;
     f.step = weft_ld_relaxed_sys(&mailbox(c)->completed[smem()->device].value); // not 0: the kernel was parked
@@ -389,10 +389,11 @@ WEFT_DEV void fetch_loop(const cta &c)
         const weft_step_head &step = smem()->step[f.step % STEPS];
         if (step.flags & WEFT_STEP_STOP) return fetch_stop(c, f);
         const weft_queue_rt *q = &smem()->queue[step.variant];
-        bool ok = smem()->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q)
-                  : smem()->policy == WEFT_POLICY_FIFO ? fetch_fifo(c, f, q)
-                  : smem()->policy == WEFT_POLICY_PUSH ? fetch_push(c, f, q)
-                                                       : fetch_rings(c, f, q);
+        bool ok;
+        if constexpr (RINGS)
+            ok = smem()->policy == WEFT_POLICY_PUSH ? fetch_push(c, f, q) : fetch_rings(c, f, q);
+        else
+            ok = smem()->policy == WEFT_POLICY_STATIC ? fetch_static(c, f, q) : fetch_fifo(c, f, q);
         if (!ok) return;
         if (f.step == c.dev->max_steps) {
             put_slot(f, c.dev, nullptr, WEFT_NONE, SLOT_EXIT);
@@ -610,14 +611,14 @@ WEFT_DEV bool await_done(const cta &c, const weft_slot &s, uint32_t n)
     return true;
 }
 
-WEFT_DEV void signal_loop(const cta &c)
+template <bool RINGS> WEFT_DEV void signal_loop(const cta &c)
 {
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t n = 0;; n++) {
         weft_slot &s = smem()->slot[n % SLOTS];
         if (!await(&smem()->slot_full[n % SLOTS], slot_parity(n))) return;
         if (s.flags & SLOT_EXIT) return;
-        bool push = smem()->policy >= WEFT_POLICY_PUSH && !(s.flags & SLOT_EMPTY);
+        bool push = RINGS && !(s.flags & SLOT_EMPTY);
         arrival first;
         if (push && s.task.n_signal) first = look_up(c, s, 0);
         if (!await_done(c, s, n)) return;

@@ -101,9 +101,11 @@ int add_gpu(machine *m, int ordinal, int slices)
         return weft__fail(WEFT_EMACHINE, "cuda:%d (%s) has compute capability %d.%d; the kernel is built for 9.0",
                           ordinal, prop.name, prop.major, prop.minor);
     device_scope here(ordinal);
-    TRY(cudaFuncSetAttribute(weft__kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)weft__kernel_smem()));
+    for (bool rings : {false, true})
+        TRY(cudaFuncSetAttribute(weft__kernel(rings), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)weft__kernel_smem()));
     int per_sm = 0;
-    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, weft__kernel(), (int)weft__kernel_threads(),
+    TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, weft__kernel(true), (int)weft__kernel_threads(),
                                                       weft__kernel_smem()));
     if (per_sm < 1)
         return weft__fail(WEFT_EMACHINE, "cuda:%d (%s): a worker of %u bytes of shared memory does not fit an SM",
@@ -354,14 +356,16 @@ int cuda_tensor_map(weft__machine *m, uint64_t w, uint32_t rows, uint32_t cols, 
 int cuda_launch(weft__machine *base, const uint64_t *roots)
 {
     machine *m = self(base);
-    uint32_t d = 0;
+    uint32_t d = 0, policy;
+    int status = cuda_read(base, 0, &policy, roots[0] + offsetof(weft_dev, policy), sizeof policy);
+    if (status) return status;
     for (gpu &g : m->gpus) {
         device_scope here(g.ordinal);
         for (uint32_t i = 0; i < g.launch.n_device; i++)
             g.launch.root[i] = roots[d++];
         void *args[] = {&g.launch};
-        TRY(cudaLaunchCooperativeKernel(weft__kernel(), dim3(g.blocks), dim3(weft__kernel_threads()), args,
-                                        weft__kernel_smem(), g.kernel));
+        TRY(cudaLaunchCooperativeKernel(weft__kernel(policy >= WEFT_POLICY_PUSH), dim3(g.blocks),
+                                        dim3(weft__kernel_threads()), args, weft__kernel_smem(), g.kernel));
     }
     m->running = true;
     return 0;
