@@ -161,6 +161,7 @@ static int start_engine(generate *g)
     c.queue = g->queue;
     c.deadline_us = g->deadline_us;
     c.weights = &source;
+    c.idle_ms = 0; /* a reader may be slow, and a token is fed back from the step just before only */
     rc = plan_model(g, info, n, &image, &bytes);
     if (!rc) rc = weft_engine_create(image, bytes, &c, &g->e);
     free(image);
