@@ -334,9 +334,7 @@ WEFT_STATIC_ASSERT(sizeof(weft_step_record) == WEFT_STEP_RECORD_BYTES, "a record
 /* Payload of a step of a decoder: the head, n_row rows, n_write page writes. Rows are tokens: one a sequence that
  * decodes, several of a sequence whose prompt is read. Rows of one sequence stand in the order of their positions.      */
 #define WEFT_MAX_ROWS 64u
-/* weft_step_row.token: what SAMPLE made of row (token & 63) in the step before, whose number must be one less: an engine that
- * has parked between the two has skipped a number. */
-#define WEFT_TOKEN_OF 0x80000000u
+#define WEFT_TOKEN_OF 0x80000000u /* weft_step_row.token: what SAMPLE made of row (token & 63) in the step before */
 
 enum weft_row_flag {
     WEFT_ROW_SAMPLE = 1u << 0, /* SAMPLE chooses the token after this one */

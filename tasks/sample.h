@@ -15,7 +15,8 @@
  *           x     page table (attn.h), w: tokens of sequences, u32 [page][64], for the penalty; or WEFT_NONE both
  *
  * The rows of `tokens fed back` take turns: step s writes row s % 2, so nothing of step s reads what s writes. Row r of a step
- * that names WEFT_TOKEN_OF | i gets what SAMPLE made of row i in the step before it; it must have made something of it.
+ * that names WEFT_TOKEN_OF | i gets what SAMPLE made of row i in the step before it; it must have made something of it, and the
+ * two steps' numbers must follow each other: an engine that has parked between them has skipped one.
  *
  * SAMPLE, for rows with WEFT_ROW_SAMPLE, in the order in which the transformers library applies them:
  *   penalty       logits of tokens that the sequence holds are divided by it if positive, else multiplied
